@@ -43,7 +43,7 @@ from repro.storage.paths import get_home, get_local_records
 from slurm import children, local
 from slurm.profiles import load_profile
 from slurm.start import LaunchOptions, start
-from slurm.status import statuses
+from slurm.status import get_statuses
 
 NUM_STEPS = 40
 MAX_CHILD_SECONDS, MAX_QUEUE_SECONDS = 6.0, 60.0
@@ -107,7 +107,7 @@ def sweep_locally(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
 def find_lost_or_changed(runs: tuple[Run, ...], expected: Mapping[str, Record]) -> list[str]:
     """Return every run without a record, and every difference from the undisturbed sweep."""
     records = {record.id: record for record in read_records(get_local_records())}
-    states = {status.id: status for status in statuses(runs)}
+    states = {status.id: status for status in get_statuses(runs)}
     lost = [f"{id} has no record: {states[id].state}, {states[id].reason}" for id in expected if id not in records]
     return [*lost, *(line for id in records for line in list_differences(expected[id], records[id]))]
 

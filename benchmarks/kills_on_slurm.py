@@ -26,7 +26,7 @@ from repro.storage.paths import get_home
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile, load_profile
 from slurm.start import LaunchOptions, start
-from slurm.status import RunStatus, statuses
+from slurm.status import RunStatus, get_statuses
 
 VARIABLES = ("KILLS_FOLDER", "KILLS_NUMBER", "KILLS_SEED")
 """Environment variables that hold the schedule of the kills in a job."""
@@ -61,7 +61,7 @@ def sweep_on_slurm(runs: tuple[Run, ...], schedule: KillSchedule) -> list[str]:
     problems = dict[str, None]()
     next_kill = time.monotonic()
     while True:
-        all_statuses = statuses(runs)
+        all_statuses = get_statuses(runs)
         unfinished = [status for status in all_statuses if status.state != "recorded"]
         problems |= dict.fromkeys(f"{status.id} failed: {status.reason}" for status in unfinished if has_failed(status))
         jobs = list_queued_jobs()

@@ -167,9 +167,9 @@ def kill_one(
     """Wait until one of the items is in progress and due, then kill it. Return None if the run ends before that."""
     from repro.storage.lease import get_last_owner
     from slurm.scheduler import fetch_queue
-    from slurm.status import statuses
+    from slurm.status import get_statuses
 
-    while statuses([run])[0].state != "recorded":
+    while get_statuses([run])[0].state != "recorded":
         for item in items:
             owner = get_last_owner(item.lease_folder)
             if owner is not None and owner.is_alive and is_due():
@@ -195,11 +195,11 @@ def read_peak_memory(pid: int) -> int | None:
 def launch_until_recorded(run: Any, options: argparse.Namespace) -> None:
     """Wait for the record, and relaunch whenever the queue is empty. Exit with the reason of a failure."""
     from slurm.scheduler import fetch_queue
-    from slurm.status import statuses, why
+    from slurm.status import explain_run, get_statuses
 
-    while (status := statuses([run])[0]).state != "recorded":
+    while (status := get_statuses([run])[0]).state != "recorded":
         if status.state in ("failed", "cancelled"):
-            raise SystemExit(json.dumps(why(run), indent=1, default=str))
+            raise SystemExit(json.dumps(explain_run(run), indent=1, default=str))
         if not fetch_queue():
             launch(options)
         time.sleep(POLL_SECONDS)
@@ -208,7 +208,7 @@ def launch_until_recorded(run: Any, options: argparse.Namespace) -> None:
 def list_job_rows(run: Any) -> Iterator[dict[str, Any]]:
     """Yield a row for every stage, shard and run, in order of their start."""
     from repro.pipeline.stages import list_stages
-    from repro.storage.lease import owners
+    from repro.storage.lease import list_owners
     from slurm.states import get_run_item, get_stage_item
     from slurm.status import find_stage_item
 
@@ -217,7 +217,7 @@ def list_job_rows(run: Any) -> Iterator[dict[str, Any]]:
         shards = sorted(stage.path.with_name(f"{stage.path.name}.shards").glob("*.building"))
         items += [find_stage_item(f"{stage.title}.shards/{path.stem}") for path in shards]
         items.append(get_stage_item(stage))
-    histories = [(owners(item.lease_folder), item) for item in items]
+    histories = [(list_owners(item.lease_folder), item) for item in items]
     begun = [(history, item) for history, item in histories if history]
     for history, item in sorted(begun, key=lambda entry: entry[0][0].since):
         last = await_end(item)

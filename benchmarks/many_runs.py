@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.harness import make_parser, measure_process
 from repro.records.digests import write_digests
 from repro.records.store import Record, read_records, write_record
-from repro.spec import Run, get_first_phase, is_random
+from repro.spec import Run, depends_on_seed, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.spec.registry import experiments
 from repro.statistics.contrasts import drop_seed
@@ -89,7 +89,7 @@ def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     published.symlink_to(get_local_records(), target_is_directory=True)
     published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
     last_seed = max(run.seed for run in runs)
-    seeded = cycle(run for run in dict.fromkeys(runs) if is_random(run))
+    seeded = cycle(run for run in dict.fromkeys(runs) if depends_on_seed(run))
     others = [replace(next(seeded), seed=last_seed + offset) for offset in range(1, num_runs - len(runs) + 1)]
     for run in others[::2]:
         get_run_item(run).write(JobState(state="failed", reason="CUDA error: an illegal memory access"))

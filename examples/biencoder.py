@@ -19,7 +19,7 @@ from repro.batches.cluster import cluster_pairs
 from repro.batches.surrogate import load_surrogate
 from repro.data.prompts import SEARCH
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
-from repro.interop.stock_trainer import cluster_batch_sampler
+from repro.interop.stock_trainer import make_cluster_batch_sampler
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
 
@@ -49,7 +49,7 @@ def main(folder: Path) -> SentenceTransformer:
         output_dir=str(folder / "training"),
         num_train_epochs=2,
         per_device_train_batch_size=8,
-        batch_sampler=cluster_batch_sampler(domains, clusters),
+        batch_sampler=make_cluster_batch_sampler(domains, clusters),
         prompts={"anchor": SEARCH.query, "positive": SEARCH.document},
         learning_rate=1e-2,
         logging_steps=2,

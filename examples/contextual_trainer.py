@@ -22,7 +22,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from repro.batches.cluster import cluster_pairs
 from repro.batches.surrogate import load_surrogate
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
-from repro.interop.stock_trainer import cluster_batch_sampler
+from repro.interop.stock_trainer import make_cluster_batch_sampler
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
 
@@ -51,7 +51,7 @@ def main(folder: Path, num_epochs: int = 10) -> dict[str, float]:
         output_dir=str(folder / "training"),
         num_train_epochs=num_epochs,
         per_device_train_batch_size=8,
-        batch_sampler=cluster_batch_sampler(domains, clusters),
+        batch_sampler=make_cluster_batch_sampler(domains, clusters),
         learning_rate=2e-3,
         logging_steps=8,
         save_strategy="no",

@@ -1,4 +1,4 @@
-"""Train on your own text: imported, trained from MiniLM, compared with BM25 and with MiniLM as it is, and exported.
+"""Train on your own text: imported, trained from MiniLM, compared with BM25 and off-the-shelf MiniLM, and exported.
 
 python examples/own_corpus.py     In a terminal: repro data import pairs.jsonl, repro run, repro export
 

@@ -1,4 +1,4 @@
-"""Search a corpus with MiniLM, as it is and adapted to the corpus. Nothing is trained.
+"""Search a corpus with MiniLM, off the shelf and adapted to the corpus. Nothing is trained.
 
 python examples/search.py [QUERY ...]
 
@@ -36,7 +36,7 @@ def main(folder: Path, queries: tuple[str, ...] = QUERIES, num_documents: int = 
     for line in adapt_model(minilm, str(documents), folder / "adapted"):
         print(line, flush=True)
     found = {}
-    for name, model in (("MiniLM as it is", minilm), ("MiniLM adapted", str(folder / "adapted"))):
+    for name, model in (("off-the-shelf MiniLM", minilm), ("MiniLM adapted", str(folder / "adapted"))):
         found[name] = search(SearchRequest(model, str(documents)), queries, TOP, print)
     for number, query in enumerate(queries):
         print(f"\n{query}")

@@ -108,18 +108,22 @@ BY_BATCH_AND_CLUSTER: dict[str, Any] = {
     "cell": NDCG,
     "factor": 100,
 }
-EQUAL_PAIRS = "At our scales every training sees the same number of pairs."
-MEAN_OF_SEEDS = "A mark is the mean over n seeds, its band the 95 % interval of that mean."
+EQUAL_PAIRS = "At our scales, all training runs see the same number of pairs."
+CELLS_NOTE = (
+    "A cell is the mean over n seeds. The best cell of a row is framed if it is clearly ahead of the second best."
+)
+MEAN_OF_SEEDS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
 
 FIGURES = (
     Figure(
         name="figure2",
         title="Score against batch difficulty, with and without the filter",
         caption=(
-            "NDCG@10 of biencoders against the training loss at the end, the difficulty of their batches. A faint "
-            "dot is one training run: a batch size (colour and shape), a cluster size and a seed. A bold one is the "
-            "mean over the seeds of a cluster size. From five cluster sizes on, lines are least squares and r is "
-            "Pearson's over these means. Fewer are only joined. "
+            "NDCG@10 of biencoders against the training loss at the end of training, which measures the difficulty of "
+            "their batches. A faint dot is one training run with a batch size (colour and shape), a cluster size and a "
+            "seed. A bold dot is the mean over the seeds of one cluster size. With five or more cluster sizes, lines "
+            "are least-squares fits to these means and r is Pearson's correlation. With fewer, the means are only "
+            "joined. "
             f"{EQUAL_PAIRS} {BELOW_RANGE_NOTE}"
         ),
         is_panelled=True,
@@ -135,7 +139,7 @@ FIGURES = (
         title="Score by batch size and cluster size, with and without the filter",
         caption=(
             "NDCG@10 of biencoders by batch and cluster size, with the false-negative filter (left) and without "
-            f"(right). A cell is the mean over n seeds; the best of a row is framed if it is clear of the second best. {EQUAL_PAIRS}"
+            f"(right). {CELLS_NOTE} {EQUAL_PAIRS}"
         ),
         series=(WITH_FILTER, WITHOUT_FILTER),
         **BY_BATCH_AND_CLUSTER,
@@ -145,8 +149,8 @@ FIGURES = (
         title="Score with and without the filter, run by run",
         caption=(
             "NDCG@10 of biencoders with the false-negative filter ('surrogate') and without ('none'). A dot is one "
-            "training: its colour the batch size (from left to right), its shape the cluster size; n counts seeds. The "
-            "dash is the mean over cluster sizes and seeds, with the 95 % interval of that mean over n seeds."
+            "training run. Its colour is the batch size (from left to right), its shape the cluster size. A dash is "
+            "the mean over cluster sizes and seeds, with the 95 % interval of the mean over n seeds."
         ),
         mark="cluster_size",
         kind="dots",
@@ -161,8 +165,8 @@ FIGURES = (
         title="Contextual model and biencoder, by batch size and cluster size",
         caption=(
             "NDCG@10 of the contextual model by batch and cluster size, with the filter, and of the biencoder. "
-            "The paper's second panel, without the filter, is not run at desk. A cell is the mean over n seeds; "
-            f"the best of a row is framed if it is clear of the second best. {EQUAL_PAIRS}"
+            "The paper's second panel, without the filter, is not run at desk. "
+            f"{CELLS_NOTE} {EQUAL_PAIRS}"
         ),
         series=(
             Row(label="contextual", runs=pick(**CONTEXTUAL, **FILTERED)),
@@ -174,7 +178,7 @@ FIGURES = (
     Figure(
         name="figure12",
         title="Score by cluster size, with and without the filter",
-        caption=f"NDCG@10 of biencoders by cluster size, the mean over batch sizes. {MEAN_OF_SEEDS} {BELOW_RANGE_NOTE}",
+        caption=f"NDCG@10 of biencoders by cluster size, averaged over batch sizes. {MEAN_OF_SEEDS} {BELOW_RANGE_NOTE}",
         kind="lines",
         x="cluster_size",
         x_label="cluster size (pairs)",
@@ -186,7 +190,7 @@ FIGURES = (
         name="figure13",
         title="Score by batch size, with and without the filter",
         caption=(
-            "NDCG@10 of biencoders by batch size, the mean over cluster sizes. "
+            "NDCG@10 of biencoders by batch size, averaged over cluster sizes. "
             f"{MEAN_OF_SEEDS} {EQUAL_PAIRS} {BELOW_RANGE_NOTE}"
         ),
         kind="lines",
@@ -204,9 +208,9 @@ ANY_DIFFERENCE = "any difference beyond chance"
 SMALLER, LARGER = ("cluster_size", -1), ("cluster_size", 1)
 ONE_POINT = 0.01
 RESTATED_V4 = fresh.FIRST_SEEDS | {"stated": "2026-11-25", "version": 4}
-RESTATED_V4 |= {"descriptive": "not judged before the new grid"}
-SMALL_EFFECT_REASON = "within half a point an effect is small: less than any gain that Table 1 counts"
-POINT_REASON = "is a point: less than what Table 1 is about"
+RESTATED_V4 |= {"descriptive": "not judged until the grid in the paper's range is trained"}
+SMALL_EFFECT_REASON = "effects within half a point are small: less than any gain that Table 1 counts"
+POINT_REASON = "is read as one point, less than the gains of Table 1"
 NO_GAIN_SENTENCE = "larger batches do not clearly improve the contextual model"
 NO_CONTRAST = "no contrast: unfiltered batches lose as much"
 RANGE_NOTE = "from the smallest batch of the paper's range (at desk 128) to the largest"
@@ -297,7 +301,7 @@ CLAIMS = (
     ),
     Claim.order(
         "F9.b",
-        "the contextual model beats the biencoder across the board: at six places of the grid",
+        "the contextual model beats the biencoder across the board: in six cells of the grid",
         pairs=list_pairs(CDE, PLAIN, *EVERY_CELL),
         source="Figure 9 and §9.5",
         because="any difference beyond chance: the smallest, middle and largest clusters, two batch sizes",
@@ -305,7 +309,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "F9.c",
-        "the contextual model does well even at large clusters: from the smallest on the biencoder loses more",
+        "the contextual model does well even at large clusters: the biencoder loses more from the smallest to the largest",
         of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
         above=list_pairs(CDE | SMALL, CDE | LARGE, LARGE_BATCHES)[0],
         delta=fresh.HALF_A_POINT,
@@ -333,7 +337,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "F12.a",
-        "small clusters bring more when the filter is on",
+        "small clusters gain more with the filter than without",
         of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
         above=list_pairs(PLAIN_UNFILTERED | SMALL, PLAIN_UNFILTERED | LARGE, LARGE_BATCHES)[0],
         source="Figure 12",
@@ -342,7 +346,7 @@ CLAIMS = (
     ),
     Claim.order(
         "F13.a",
-        "with and without the filter the best batch size is between 100 and 10000: sizes below score lower",
+        "with and without the filter, the best batch size is between 100 and 10,000: smaller sizes score lower",
         pairs=[pair for of in (PLAIN, PLAIN_UNFILTERED) for pair in list_pairs(of | SOME, of | FEW, ALL_CLUSTER_SIZES)],
         source="Figure 13",
         because="batches of 128 beat batches of 32 beyond chance; elsewhere all sizes of the grid are inside the range",

@@ -75,9 +75,9 @@ FIGURE = Figure(
     name="figure5",
     title="Score by number of supervised epochs, on two sets",
     caption=(
-        "NDCG@10 by number of supervised epochs after one pre-training a seed. A mark is the mean over n seeds, its "
-        "band the 95 % interval of that mean. The paper's sets are Nomic's and BGE's; at desk and lab they "
-        "are two sources of the mined text."
+        "NDCG@10 by number of supervised epochs, after one pre-training run per seed. Marks are means over n seeds, "
+        "bands are 95 % intervals of the mean. The paper's sets are Nomic's and BGE's. At desk and lab they are two "
+        "sources of the mined text."
     ),
     kind="lines",
     x="num_epochs",
@@ -100,7 +100,7 @@ CLAIMS = (
         "on the second set (the paper's BGE data) four epochs are best",
         pairs=[(term(NDCG, num_epochs=4, **SECOND), term(NDCG, num_epochs=other, **SECOND)) for other in (1, 2, 8)],
         source="Figure 5",
-        because="any difference beyond chance, of second phases that go on from the same first one",
+        because="any difference beyond chance, between second phases that start from the same first phase",
         **fresh.RESTATED | fresh.declare(fresh.SUPERVISED),
     ),
     Claim.order(
@@ -108,7 +108,7 @@ CLAIMS = (
         "the best of the supervised models is trained on the second set (BGE), four epochs",
         pairs=[(term(NDCG, num_epochs=4, **BGE), term(NDCG, num_epochs=epochs, **NOMIC)) for epochs in EPOCHS["small"]],
         source="§6",
-        because="any difference beyond chance; sources of mined text say nothing of which set is better",
+        because="any difference beyond chance; mined sources cannot show which of the paper's sets is better",
         scales=PAPERS,
         **fresh.STATED | fresh.FIRST_SEEDS,
     ),

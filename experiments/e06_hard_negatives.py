@@ -88,11 +88,11 @@ FIGURES = (
         name="figure10",
         title="Supervised training: score against batch difficulty",
         caption=(
-            "NDCG@10 of biencoders after supervised training with one hard negative per pair, against the difficulty of "
-            "their batches under the surrogate. A faint dot is one training run, a cluster size and a seed. A bold one "
-            "is the mean over the seeds of a cluster size. From five cluster sizes on, the line is least squares and r "
-            "is Pearson's over these means. Fewer are only joined. All start from one first phase per seed. Seeds "
-            "examined before F10.a was worded are drawn but do not judge it."
+            "NDCG@10 of biencoders after supervised training with one hard negative per pair, against the difficulty "
+            "of their batches under the surrogate. A faint dot is one training run, a bold dot the mean over the seeds"
+            " of one cluster size. With five or more cluster sizes, the line is a least-squares fit to these means and"
+            " r is Pearson's correlation. With fewer, the means are only joined. Each seed has one first phase that "
+            "all its runs share. Seeds examined before F10.a was stated are drawn, but do not judge it."
         ),
         kind="scatter",
         x="train/difficulty",
@@ -105,10 +105,10 @@ FIGURES = (
         name="figure11",
         title="Supervised training: score by number of hard negatives",
         caption=(
-            "NDCG@10 after supervised training by the number of mined hard negatives of each pair, after one "
-            "pre-training a seed. 'any': those that the surrogate puts above the pair's own document are mined as "
-            "well, from one on. A mark is the mean over n seeds of the change from the line's first mark, its band the "
-            "95 % interval of that mean."
+            "NDCG@10 after supervised training by the number of mined hard negatives per pair, after one pre-training "
+            "run per seed. 'any' also mines negatives that the surrogate ranks above the positive document, from one "
+            "negative on. Marks are mean changes from the first mark of the line over n seeds, bands are 95 % "
+            "intervals of the mean."
         ),
         kind="lines",
         x="num_hard_negatives",
@@ -129,7 +129,7 @@ def claim_fall_with_number(id: str, says: str, of: dict[str, Any], **options: An
         axis="num_hard_negatives",
         sign=-1,
         source="Figure 11 and §9.5",
-        because="a slope beyond chance; where a δ is given, within it an effect is small",
+        because="a slope beyond chance; effects within δ, if given, are small",
         **options,
     )
 
@@ -138,7 +138,7 @@ LATER = fresh.declare(fresh.SUPERVISED)
 CLAIMS = (
     Claim.correlation(
         "F10.a",
-        "in supervised training, too, harder batches go with higher scores, within batch sizes",
+        "in supervised training, too, harder batches go with higher scores at equal batch size",
         x=term("train/difficulty", **ONE_NEGATIVE),
         y=term(NDCG, **ONE_NEGATIVE),
         points="runs",
@@ -151,17 +151,17 @@ CLAIMS = (
     ),
     Claim.order(
         "F10.b",
-        "the most difficult clusters, the smallest, give the best scores",
+        "the smallest clusters, which are the most difficult, give the best scores",
         pairs=[(term(NDCG, **ONE_NEGATIVE, **HARDEST), term(NDCG, **ONE_NEGATIVE, **EASIEST))],
         source="§9.5",
-        because="the smallest beat the largest beyond chance; within half a point an effect is small",
+        because="the smallest beat the largest beyond chance; effects within half a point are small",
         delta=fresh.HALF_A_POINT,
         version=2,
         **fresh.STATED | LATER,
     ),
     claim_fall_with_number(
         "F11.a",
-        "the more hard negatives, of those below the own document, the lower the score",
+        "the score falls with the number of hard negatives that rank below the positive document",
         BELOW,
         delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
         version=4,
@@ -169,7 +169,7 @@ CLAIMS = (
     ),
     claim_fall_with_number(
         "F11.b",
-        "the more hard negatives from one on, wherever the surrogate puts them, the lower the score",
+        "the score falls with the number of hard negatives, from one on, at any rank under the surrogate",
         ANY,
         scales=(*(("desk",) if fresh.SUPERVISED else ()), "lab", "small", "large"),
         **fresh.STATED | LATER,

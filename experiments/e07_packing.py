@@ -30,8 +30,8 @@ FIGURE = Figure(
     name="figure14",
     title="Score by cluster size, for two ways of packing clusters into batches",
     caption=(
-        "NDCG@10 of biencoders with the filter by cluster size, clusters packed by a greedy tour (TSP) or in random "
-        "order. A mark is the mean over n seeds, its band the 95 % interval of that mean."
+        "NDCG@10 of biencoders with the filter by cluster size. Clusters are packed into batches by a greedy tour "
+        "(TSP) or in random order. Marks are means over n seeds, bands are 95 % intervals of the mean."
     ),
     kind="lines",
     x="cluster_size",
@@ -45,15 +45,15 @@ FIGURE = Figure(
 CLAIMS = (
     Claim.order(
         "F14.a",
-        "a greedy tour beats random order at the smallest clusters",
+        "a greedy tour beats a random order for the smallest clusters",
         pairs=[(term(NDCG, **TOUR, **SMALL), term(NDCG, **RANDOM, **SMALL))],
         source="Figure 14 and §9.5",
-        because="any difference beyond chance; at the smallest, since 'packing has an outsized impact' there",
+        because="any difference beyond chance; at the smallest clusters, because 'packing has an outsized impact' there",
         **fresh.RESTATED | fresh.declare(fresh.PACKING),
     ),
     Claim.order(
         "F14.c",
-        "a greedy tour beats random order over all cluster sizes",
+        "a greedy tour beats a random order on average over cluster sizes",
         pairs=[(term(NDCG, **TOUR, **ALL_CLUSTER_SIZES), term(NDCG, **RANDOM, **ALL_CLUSTER_SIZES))],
         source="Figure 14 and §9.5",
         because="any difference beyond chance",
@@ -61,7 +61,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "F14.b",
-        "the tour gains more at the smallest clusters than at the largest",
+        "the tour gains more for the smallest clusters than for the largest",
         of=(term(NDCG, **TOUR, **SMALL), term(NDCG, **RANDOM, **SMALL)),
         above=(term(NDCG, **TOUR, **LARGE), term(NDCG, **RANDOM, **LARGE)),
         source="Figure 14 and §9.5",

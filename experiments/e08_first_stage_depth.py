@@ -28,8 +28,8 @@ FIGURE = Figure(
     name="figure17",
     title="Training accuracy by depth of the first stage",
     caption=(
-        "Training accuracy by the number of layers of the first stage; contextual batches and architecture. A mark is "
-        "the mean over n seeds of the change from the shallowest first stage, its band the 95 % interval of that mean."
+        "Training accuracy by the number of layers of the first stage, with contextual batches and architecture. Marks"
+        " are mean changes from the shallowest first stage over n seeds, bands are 95 % intervals of the mean."
     ),
     y=ACCURACY,
     y_label="change in training accuracy (points)",
@@ -40,9 +40,9 @@ SCORES = Figure(
     name="figure17_scores",
     title="Score by depth of the first stage",
     caption=(
-        "NDCG@10 by the number of layers of the first stage, with in-corpus and out-of-corpus context; "
-        "the paper shows training accuracy alone. A mark is the mean over n seeds of the change from the shallowest "
-        "first stage, its band the 95 % interval of that mean."
+        "NDCG@10 by the number of layers of the first stage, with in-corpus and out-of-corpus context. The paper shows"
+        " only training accuracy. Marks are mean changes from the shallowest first stage over n seeds, bands are 95 % "
+        "intervals of the mean."
     ),
     y=NDCG,
     y_label="change in NDCG@10 (points)",
@@ -59,18 +59,18 @@ SHALLOWEST, DEEPEST = (
 CLAIMS = (
     Claim.trend(
         "F17.a",
-        "a deeper first stage is a little better: training accuracy rises with its depth",
+        "a deeper first stage is slightly better: training accuracy rises with its depth",
         over=term(ACCURACY, **BOTH),
         axis="num_first_stage_layers",
         sign=1,
         source="Figure 17 and §9.10",
-        because="a slope beyond chance; below a tenth of a point a doubling an effect is small",
+        because="a slope beyond chance; slopes below a tenth of a point per doubling are small",
         delta=0.001,
         **fresh.RESTATED | {"version": 3} | fresh.declare(fresh.DEPTHS),
     ),
     Claim.equivalence(
         "F17.b",
-        "a first stage many times as deep moves accuracy by less than one per cent (the paper: twelve times)",
+        "a much deeper first stage changes accuracy by less than one percent (the paper: twelve times as deep)",
         pairs=[(term(ACCURACY, **BOTH, **DEEPEST), term(ACCURACY, **BOTH, **SHALLOWEST))],
         delta=0.01,
         source="§9.10",

@@ -28,9 +28,9 @@ FIGURE = Figure(
     name="figure18",
     title="Score by number of vectors per context document, by family of evaluation sets",
     caption=(
-        "NDCG@10 by the number of vectors that a context document gives, at a fixed number of context vectors in all; "
-        "a line is a family of evaluation sets. A mark is the mean over n seeds of the change from one vector, its band "
-        "the 95 % interval of that mean."
+        "NDCG@10 by the number of vectors per context document, at a fixed total number of context vectors. A line is "
+        "a family of evaluation sets. Marks are mean changes from one vector over n seeds, bands are 95 % intervals of"
+        " the mean."
     ),
     kind="lines",
     points="{suite}/{family}/ndcg_at_10",
@@ -49,12 +49,12 @@ FIGURE = Figure(
 CLAIMS = (
     Claim.varies(
         "F18.a",
-        "different domains prefer a different number of vectors a document",
+        "different domains prefer different numbers of vectors per context document",
         over=term("{suite}/*/ndcg_at_10", **BOTH),
         axis="tokens_per_document",
         source="Figure 18",
         because="the best number is counted per dataset",
-        descriptive="a statement over datasets",
+        descriptive="a statement about datasets",
         **RESTATED | FIRST_SEEDS | MET_BY_BLIND | {"version": 3},
     ),
 )

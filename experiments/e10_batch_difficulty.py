@@ -64,10 +64,10 @@ FIGURE = Figure(
     name="figure6",
     title="Batch difficulty by cluster size and batch size",
     caption=(
-        "Mean similarity, under the surrogate, of a query to the other documents of its batch. Clusters inside a whole "
-        "source, packed in random order; desk and lab: documentation text in place of the "
-        "paper's 24 sources. A batch larger than its clusters is of several, in random order, and easier for it. "
-        "A mark is the mean over n packings (seeds), its band the 95 % interval of that mean."
+        "Mean similarity of a query to the other documents of its batch, under the surrogate. Clusters lie within one "
+        "source and are packed in random order. Desk and lab use documentation text instead of the paper's 24 sources."
+        " A batch larger than its clusters holds several random clusters, which makes it easier. Marks are means over "
+        "n packings (seeds), bands are 95 % intervals of the mean."
     ),
     x="cluster_size",
     x_label="cluster size (pairs)",
@@ -79,9 +79,9 @@ BY_SIZE = Figure(
     name="figure6_sizes",
     title="Batch difficulty by number of pairs that are clustered",
     caption=(
-        "Mean similarity, under the surrogate, of a query to the other documents of its batch, by the number of pairs "
-        "that are clustered; batches of one size. A mark is the mean over n packings (seeds), its band the 95 % "
-        "interval of that mean."
+        "Mean similarity of a query to the other documents of its batch, under the surrogate, by the number of "
+        "clustered pairs. All batches have one size. Marks are means over n packings (seeds), bands are 95 % intervals"
+        " of the mean."
     ),
     x="num_pairs",
     x_label="pairs clustered",

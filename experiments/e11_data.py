@@ -76,8 +76,8 @@ PAPERS = pick(**COUNTED, scale=("small", "large"))
 TABLE_5 = Table(
     name="table5",
     caption=(
-        "Training pairs by source: the paper's 29, and what was mined here from installed packages. "
-        "'used': what a run of this scale trains on."
+        "Training pairs by source: the paper's 29 sources, and those mined from installed packages. 'used' counts the "
+        "pairs that a run of this scale trains on."
     ),
     columns=(
         Column(label="pairs", value="train/{part}/num_pairs", decimals=0),
@@ -97,7 +97,7 @@ TABLE_5 = Table(
 
 TABLE_6 = Table(
     name="table6",
-    caption="Evaluation sets: the paper's, and those of this scale by family. Words are means over texts.",
+    caption="Evaluation sets: the paper's, and those of this scale by family. Numbers of words are means over texts.",
     columns=(
         Column(label="sets", value="{suite}/{part}/num_datasets", decimals=0),
         Column(label="queries", value="{suite}/{part}/num_queries", decimals=0),

@@ -18,8 +18,8 @@ def runs(scale: str) -> tuple[Run, ...]:
 TEXTS = Exhibit(
     name="table3",
     caption=(
-        "A training document and its nearest other documents under the surrogate. A neighbour may be a positive of the "
-        "query when the surrogate puts it at or above the query's own document (eq. 4)."
+        "A training document and its nearest other documents under the surrogate. A neighbour may be a positive of the"
+        " query if the surrogate ranks it at or above the query's own document (eq. 4)."
     ),
     columns=("query", "document", "domain", "similarity", "may be a positive"),
     runs=pick(**ANALYSIS, seed=0),
@@ -30,8 +30,9 @@ SHARES = Table(
     name="table3_shares",
     title="How many of a document's neighbours may be positives",
     caption=(
-        "Of 1000 training documents: % of the documents around them that eq. 4 would leave out for their query, % of "
-        "the same domain and source, mean similarity; last, % of documents with at least one such neighbour."
+        "Neighbours of 1000 training documents: percentage that eq. 4 would exclude as false negatives of their query, "
+        "percentage of the same domain and of the same source, and mean similarity. The last column is the percentage "
+        "of documents with at least one excluded neighbour."
     ),
     columns=(
         Column(label="may be positives %", value="{part}/plausible", factor=100),
@@ -46,16 +47,16 @@ SHARES = Table(
 CLAIMS = (
     Claim.order(
         "T3.a",
-        "many of the nearest documents could be right for the query too: more than twice as many as of its domain",
+        "many of the nearest documents could also answer the query: more than twice as many as in its domain",
         pairs=[(term("log2 nearest/plausible", **ANALYSIS), term("log2 domain/plausible", **ANALYSIS))],
         margin=1.0,
         source="Table 3 and §9.2",
-        because="'many': a doubling of what other documents of the same domain give",
+        because="'many' is read as twice the share among other documents of the same domain",
         **fresh.RESTATED | fresh.declare(fresh.NEIGHBOURS, fresh.FIRST),
     ),
     Claim.order(
         "T3.b",
-        "the nearest documents of a large corpus are very close: nearer than documents of the same domain",
+        "the nearest documents of a large corpus are very close: closer than documents of the same domain",
         pairs=[(term("nearest/similarity", **ANALYSIS), term("domain/similarity", **ANALYSIS))],
         source="§9.2",
         because="any difference beyond chance; the paper gives no distance",

@@ -19,7 +19,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 TEXTS = Exhibit(
     name="table4",
-    caption="Pairs of one cluster of training pairs; the paper shows sixteen of a cluster of 256.",
+    caption="Sixteen pairs from one cluster of training pairs. The paper prints pairs from a cluster of 256.",
     columns=("query", "document", "domain"),
     runs=pick(**ANALYSIS, seed=0),
     rows="pairs",
@@ -28,8 +28,9 @@ TEXTS = Exhibit(
 ALIKE = Table(
     name="table4_alike",
     caption=(
-        "Pairs of one cluster against as many pairs drawn from the same source, means over 200 clusters: similarity of "
-        "two documents, of a query to another document, and % of other documents that eq. 4 would leave out."
+        "Pairs of one cluster, compared with as many pairs drawn from the same source: mean similarity of two "
+        "documents, mean similarity of a query to another document, and the percentage of other documents that eq. 4 "
+        "would exclude. Means over 200 clusters."
     ),
     columns=(
         Column(label="document ~ document", value="{part}/similarity", decimals=2),
@@ -71,7 +72,7 @@ def centroid_bounds() -> tuple[bool, str]:
     pair: Pair = ((1.0, 0.0), (0.0, 1.0))
     swapped: Pair = (pair[1], pair[0])
     detour, direct = distance(pair, swapped) + distance(swapped, pair), distance(pair, pair)
-    details = f"over a pair whose document is the other's query and the reverse: {detour:.2f}, straight: {direct:.2f}"
+    details = f"from a pair to itself: {direct:.2f} directly, {detour:.2f} by way of its swapped pair"
     return detour >= direct, details
 
 
@@ -91,13 +92,13 @@ CLAIMS = (
         source="Table 4 and §9.6",
         because=(
             "any difference beyond chance, in cosine. The paper shows one cluster of supervised data, 'a combination' "
-            "of two topics; ours are all clusters drawn, of the text a scale trains on"
+            "of two topics; ours are all drawn clusters of the scale's training text"
         ),
         **fresh.RESTATED | fresh.declare(fresh.MEASURED, fresh.FIRST),
     ),
     Claim.order(
         "S4.c",
-        "false negatives are more likely in a batch of neighbours: in a cluster more than in its source",
+        "false negatives are more likely in a batch of neighbours: more likely in a cluster than in its source",
         pairs=[(term("cluster/plausible", **ANALYSIS), term("domain/plausible", **ANALYSIS))],
         source="§4.1",
         because="any difference beyond chance, in the share of other documents that eq. 4 takes for positives",
@@ -124,7 +125,7 @@ CLAIMS = (
         "the distance m of pairs obeys the triangle inequality, so that (3) bounds (2)",
         holds=centroid_bounds,
         source="§4.1",
-        because="one example against it is enough; for pairs of equal vectors it holds",
+        because="one counterexample is enough; for pairs of equal vectors it holds",
         **fresh.STATED,
     ),
     Claim.identity(
@@ -132,7 +133,7 @@ CLAIMS = (
         "for vectors of length 1, sums of distances are equivalent to sums of dot products",
         holds=distances_rank_as_products,
         source="§4.1",
-        because="one example against it is enough",
+        because="one counterexample is enough",
         **fresh.STATED,
     ),
 )

@@ -74,8 +74,8 @@ def _format_millions(count: int) -> str:
 FIGURE = Figure(
     name="figure1",
     caption=(
-        "The contextual model of this scale: one stage embeds documents of the corpus, the other reads their vectors "
-        "before the tokens of a text. Boxes with colour have weights."
+        "The contextual model of this scale. The first stage embeds documents of the corpus. The second stage reads "
+        "their vectors before the tokens of a text. Coloured boxes have weights."
     ),
     kind="own",
     title="The two stages of the contextual model, with the sizes of this scale",

@@ -81,10 +81,10 @@ FIGURE = Figure(
     name="figure15",
     title="Six documents, each under many contexts",
     caption=(
-        "Six documents of one evaluation set, each under the contexts of up to 16 evaluation sets: the first two "
-        "principal components of their vectors, of one trained model (one seed). Left: a mark is a document under one "
-        "context, with its number next to it. Right: each document alone, around the mean of its marks, all six on "
-        "one scale, with its first words. The paper takes documents of TREC-COVID."
+        "Six documents of one evaluation set, each embedded under contexts from up to 16 evaluation sets: first two "
+        "principal components of their vectors, for one trained model (one seed). Left: a mark is a document under one"
+        " context, labelled with the number of the document. Right: each document separately, centred on the mean of "
+        "its marks, all six at the same scale, with its first words. The paper uses documents of TREC-COVID."
     ),
     kind="own",
     points="pca/*/*/x",
@@ -125,11 +125,11 @@ CLAIMS = (
     ),
     Claim.order(
         "F15.b",
-        "a document's vectors move with the context: more than by rounding, a hundredth of the way to another",
+        "a document's vectors move with the context by more than rounding: a hundredth of the way to another document",
         pairs=[(term("log2 spread/within", **ANALYSIS), term("log2 spread/nearest", **ANALYSIS))],
         margin=A_HUNDREDTH,
         source="§9.5",
-        because="'clearly' sets no bar: in doublings -6.64 is a hundredth, -3.32 a tenth; how far they go is printed",
+        because="'clearly' is no threshold: in doublings -6.64 is a hundredth, -3.32 a tenth; the distance is printed",
         version=2,
         stated="2026-11-23",
         **fresh.declare(fresh.SCORED[4:]),

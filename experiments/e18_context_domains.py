@@ -19,12 +19,12 @@ FIGURE = Figure(
     name="figure7",
     title="What the context of another domain costs or gains",
     caption=(
-        "Each searched domain (row) under context documents of each domain (column). On the diagonal, in bold: NDCG@10 "
-        "under its own; elsewhere the difference from it in points, above zero where the other context is better; "
-        "means over n seeds. Right: the mean over the other contexts minus the own, a dot with the 95 % interval over n "
-        "seeds; last, the mean over domains. At our scales ten evaluation sets take the place of the paper's Stack "
-        "Exchange forums. The paper's caption has the input on the y-axis, its text on the x-axis: here the context is "
-        "on x."
+        "Each searched domain (row) with context documents of each domain (column). The diagonal, in bold, shows "
+        "NDCG@10 with in-domain context. Other cells show the difference from the diagonal in points, which is "
+        "positive if the other context is better. All are means over n seeds. Right: a dot is the mean over the other "
+        "contexts minus in-domain context, with the 95 % interval over n seeds. The last row is the mean over domains."
+        " At our scales, ten evaluation sets replace the paper's Stack Exchange forums. The paper's caption and text "
+        "disagree about which axis holds the input. Here the context is on x."
     ),
     kind="crossed",
     points="cross/*/*/ndcg_at_10",
@@ -40,8 +40,8 @@ FIGURE = Figure(
 TABLE = Table(
     name="figure7_means",
     caption=(
-        "NDCG@10 under documents of the searched corpus and of others, means over all queries (the figure's last row "
-        "is over domains, each counting once); domains that do better under another."
+        "NDCG@10 with context documents of the searched corpus and of others, as means over all queries (the last row "
+        "of the figure is a mean over domains), and the share of domains that score higher with another context."
     ),
     columns=(
         Column(label="in-corpus context", value="cross/own/ndcg_at_10", factor=100, decimals=2),
@@ -60,12 +60,12 @@ CLAIMS = (
         pairs=[(term("cross/own/ndcg_at_10", **CROSSED), term("cross/other/ndcg_at_10", **CROSSED))],
         delta=0.001,
         source="Figure 7 and §7",
-        because="any difference beyond chance; within a tenth of a point an effect is small",
+        because="any difference beyond chance; effects within a tenth of a point are small",
         **fresh.RESTATED | fresh.declare(fresh.CROSSED),
     ),
     Claim.order(
         "F7.b",
-        f"there are cross-overs: {SEARCHED} is searched better under documents of {CONTEXT} than under its own",
+        f"there are crossovers: {SEARCHED} scores higher under documents of {CONTEXT} than under its own",
         pairs=[
             (
                 term(f"cross/{CONTEXT}/{SEARCHED}/ndcg_at_10", **CROSSED),
@@ -73,7 +73,7 @@ CLAIMS = (
             )
         ],
         source="§7",
-        because="any difference beyond chance; the cell was chosen of 90 on seeds 0 to 2, so others judge it",
+        because="any difference beyond chance; the cell was chosen among 90 on seeds 0 to 2, so other seeds judge it",
         scales=("desk",),
         version=2,
         **fresh.STATED | fresh.declare(fresh.CROSSED),

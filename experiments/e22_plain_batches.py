@@ -40,8 +40,8 @@ NDCG = "{suite}/mean/ndcg_at_10"
 TABLE = Table(
     name="plain_batches",
     caption=(
-        "NDCG@10 after training on plain batches of one source, small and large ones, and on contextual batches "
-        "(clusters with the filter). The learning rate is the same in all rows."
+        "NDCG@10 after training on small and large plain batches of one source, and on contextual batches (clusters "
+        "with the filter). The learning rate is the same in all rows."
     ),
     columns=(
         Column(label="batch", value="batch_size", decimals=0),
@@ -75,21 +75,21 @@ COMMON: dict[str, Any] = {
 CLAIMS = (
     Claim.order(
         "PB.a",
-        "contextual batches beat plain batches sixteen times as large, on as many pairs (both architectures)",
+        "contextual batches beat plain batches sixteen times as large, at equal numbers of pairs (both architectures)",
         pairs=[(score(BATCHES), score(NEITHER, EQUAL_PAIRS)), (score(BOTH), score(ARCHITECTURE, EQUAL_PAIRS))],
         source="Table 1",
         **COMMON,
     ),
     Claim.order(
         "PB.b",
-        "contextual batches beat plain batches sixteen times as large, in as many steps (both architectures)",
+        "contextual batches beat plain batches sixteen times as large, at equal numbers of steps (both architectures)",
         pairs=[(score(BATCHES), score(NEITHER, EQUAL_STEPS)), (score(BOTH), score(ARCHITECTURE, EQUAL_STEPS))],
         source="Table 1",
         **COMMON,
     ),
     Claim.order(
         "PB.c",
-        "plain batches sixteen times as large are better in as many steps (both architectures)",
+        "plain batches sixteen times as large are better at equal numbers of steps (both architectures)",
         pairs=[(score(row, EQUAL_STEPS), score(row)) for row in (NEITHER, ARCHITECTURE)],
         source="§6: large batches are useful without the filter",
         **COMMON,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Headline:
-    """A short sentence, the paper's number, and the ids of the claims that judge it. A scale shows the first it has."""
+    """A short sentence, the paper's number, and ids of claims. Each scale shows its first judged claim of the list."""
 
     statement: str
     paper: str
@@ -15,16 +15,16 @@ class Headline:
 HEADLINES = (
     Headline("contextual batches beat plain batches of one source (biencoder)", "+1.8", ("T1.b", "P.b")),
     Headline("the contextual architecture beats the biencoder on plain batches of one source", "+2.5", ("T1.c",)),
-    Headline("the same on contextual batches, each of one domain", "+1.4", ("D.a", "P.a")),
-    Headline("both together beat each alone", "+0.7, +1.4", ("T1.d", "P.e")),
+    Headline("the same on batches of one domain", "+1.4", ("D.a", "P.a")),
+    Headline("contextual batches and architecture together beat each alone", "+0.7, +1.4", ("T1.d", "P.e")),
     Headline("the searched corpus as context beats another corpus (ours)", "", ("E.e",)),
     Headline("the searched corpus as context beats random training text", "+2.2", ("P.c", "CB.b")),
     Headline("the contextual model beats the same model trained without documents (ours)", "", ("P.d", "CB.a")),
-    Headline("vectors whitened by the searched corpus, biencoder (ours)", "", ("WH.a",)),
-    Headline("the same, less whitening by another corpus (ours)", "", ("WH.b",)),
+    Headline("the biencoder gains from whitening by the searched corpus (ours)", "", ("WH.a",)),
+    Headline("whitening by the searched corpus beats whitening by another (ours)", "", ("WH.b",)),
     Headline("a word-frequency input makes the model use its corpus (ours)", "", ("E.a",)),
-    Headline("the biencoder beats BM25, and MiniLM as it is at two lengths (ours)", "", ("P.f",)),
+    Headline("the biencoder beats BM25, and off-the-shelf MiniLM at two lengths (ours)", "", ("P.f",)),
     Headline("contextual batches are harder: a higher training loss", "+0.42, +0.31", ("T1.e",)),
-    Headline("filtering false negatives helps", "", ("F4.a",)),
+    Headline("the false-negative filter helps (biencoder)", "", ("F4.a",)),
 )
 """The paper's numbers come from Table 1, and from Table 2's retrieval for random context. Elsewhere it prints none."""

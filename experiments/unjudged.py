@@ -25,7 +25,7 @@ class Erratum:
     claim: str = ""
 
 
-NO_NUMBER = "the picture has no readable numbers; orders and trends in it are judged"
+NO_NUMBER = "the picture has no readable numbers; its orders and trends are judged"
 OTHERS = "a quoted result of other authors"
 BY_CONSTRUCTION = "true by construction; tests check it"
 TOO_EXPENSIVE = "not run at desk, because it would double the cost of the grid; declared from lab on"
@@ -82,17 +82,17 @@ NOT_JUDGED = tuple(
         (
             "§4.1",
             "the filter is critical to model accuracy",
-            "'critical' is no threshold; F4.a judges the gain of the filter, F12.a where it is largest",
+            "'critical' gives no threshold; F4.a judges the gain of the filter, F12.a where it is largest",
         ),
         ("§4.1", "packing brings randomness into groups over epochs", BY_CONSTRUCTION),
         ("§4.2", "full access to the corpus would be difficult to scale", OTHERS),
         ("§4.2", "embeddings retain lexical information", OTHERS),
         (
             "§4.2",
-            "separate contexts would multiply the training time by their number, to many days",
-            "the cost of a setting that nobody runs; C.c computes the cost of a shared context",
+            "a separate context for each text would multiply the training time, to many days",
+            "nobody runs this setting; C.c computes the cost of a shared context",
         ),
-        ("§4.2", "the first stage is computed once a batch, not once a text", BY_CONSTRUCTION),
+        ("§4.2", "the first stage is computed once per batch, not once per text", BY_CONSTRUCTION),
         (
             "§4.2",
             "a shared context is feasible only because batches are clustered",
@@ -105,7 +105,7 @@ NOT_JUDGED = tuple(
             "additional tokens of every query (C.c counts them)",
         ),
         ("§4.2", "sequence dropout improves generalisation", "the paper gives no comparison; `ablations` declares one"),
-        ("§4.2", "gradient caching fits larger batches at twice the forward passes", BY_CONSTRUCTION),
+        ("§4.2", "gradient caching allows larger batches at the cost of a second forward pass", BY_CONSTRUCTION),
         ("§4.2, §9.4", "context vectors have no position", BY_CONSTRUCTION),
         ("§5", "sizes, rates and lengths of the two settings", "settings, not results; the scales use them"),
         ("Figures 2, 4, 8, 10 to 14, 16, 18", "scores", NO_NUMBER),
@@ -132,7 +132,7 @@ NOT_JUDGED = tuple(
         (
             "§6, Table 1",
             "the architecture generally matches or improves on all downstream datasets",
-            "'generally' is no threshold for one dataset; T1.c judges the mean, T7.f counts the printed cells",
+            "'generally' gives no threshold for a single dataset; T1.c judges the mean, T7.f counts the printed cells",
         ),
         (
             "Figure 13",
@@ -142,11 +142,11 @@ NOT_JUDGED = tuple(
         (
             "§7, Figure 7",
             "cells within 1 point of their domain's best",
-            "a way of drawing; our figure prints each cell's difference",
+            "a matter of presentation; our figure prints the difference of each cell",
         ),
         (
             "§4",
-            "less of an issue where retrieval is wholly in domain",
+            "less of an issue if retrieval is entirely in domain",
             "stated as 'arguably'; T1.i and H.d measure it",
         ),
         (
@@ -177,11 +177,15 @@ NOT_JUDGED = tuple(
         ),
         (
             "§9.1",
-            "8 GPUs take a day or two an epoch, short texts a tenth or twentieth of it",
+            "an epoch takes a day or two on 8 GPUs, with short texts a tenth or a twentieth of that",
             "running times of the authors' machine",
         ),
         ("§9.3", "contrastive losses and data parallelism interact badly", "reported without a measurement"),
-        ("§9.3", "fewer hard negatives are needed, so sharing over GPUs may not be", "'may'; nothing is compared"),
+        (
+            "§9.3",
+            "fewer hard negatives are needed, so sharing over GPUs may not be",
+            "stated as 'may'; nothing is compared",
+        ),
         (
             "§9.5",
             "a larger batch sees fewer different contexts, which may be why scores stagnate",
@@ -285,8 +289,8 @@ ERRATA = tuple(
         (
             "§9.12, Table 7",
             "largest improvements on ArguAna and TREC-COVID",
-            "they are numbers 14 and 1 of 15 after the first phase, 1 and 3 after the second. FEVER is ahead of one of "
-            "them in both",
+            "by gain they rank 14 and 1 of 15 in the first phase, and 1 and 3 in the second. In each phase FEVER gains "
+            "more than one of them",
             "T7.b",
         ),
         (
@@ -334,7 +338,7 @@ ERRATA = tuple(
             "scores by dataset of its models are in the appendix",
             "the appendix has only Table 7, on MTEB's 15 retrieval tasks, not on the truncated BEIR",
         ),
-        ("§1", "better in all settings tested", "five cells of Table 7 fall"),
+        ("§1", "better in all settings tested", "five cells of Table 7 are lower"),
         (
             "§4.1",
             "objective (3) is a K-means problem",

@@ -34,12 +34,12 @@ class Trained:
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
-def never() -> bool:
+def never_stop() -> bool:
     """Return False: the default `should_stop`."""
     return False
 
 
-def execute(run: Run, *, should_stop: Callable[[], bool] = never, progress: Progress = print) -> Record:
+def execute(run: Run, *, should_stop: Callable[[], bool] = never_stop, progress: Progress = print) -> Record:
     """Return the record of a run, and execute the run first if it has none.
 
     A stopped run resumes from its last checkpoint, or after the last collection that was scored. Its numbers are those

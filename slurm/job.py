@@ -255,7 +255,7 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
 def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
     job = Job(run=asdict(run), max_requeues=UNLIMITED)
     is_reported = False
-    get_run_item(run).forget()
+    get_run_item(run).reset()
     while job(stop, where=JobState(state="running")) != "done":
         if not is_reported:
             progress(f"waiting for {get_last_owner(get_run_item(run).lease_folder)}, which is executing this run")

@@ -105,7 +105,9 @@ def _is_abandoned(part: Path) -> bool:
     if owner is not None:
         return not owner.is_alive
     content = part.rglob("*") if part.is_dir() else ()
-    times = [status.st_mtime for path in (part, *content) if (status := _read_stat(path))]
+    # A file can disappear between the listing and its stat.
+    stats = [_read_stat(path) for path in (part, *content)]
+    times = [status.st_mtime for status in stats if status is not None]
     return bool(times) and time.time() - max(times) > MIN_AGE_SECONDS
 
 
@@ -119,7 +121,8 @@ def _read_stat(path: Path) -> os.stat_result | None:
 def measure_size(path: Path) -> int:
     """Return the size in bytes of a file or of all files in a folder. Files that have disappeared count as 0."""
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return sum(status.st_size for file in files if (status := _read_stat(file)))
+    stats = [_read_stat(file) for file in files]
+    return sum(status.st_size for status in stats if status is not None)
 
 
 def remove(path: Path) -> None:

@@ -159,7 +159,7 @@ def try_script(script: str) -> Verdict:
     Drops dependencies, because the jobs do not exist yet. Raises ValueError if Slurm is not available.
     """
     if shutil.which("sbatch") is None:
-        raise ValueError("there is no sbatch here: check a site on its login node")
+        raise ValueError("this machine has no sbatch: check a site on its login node")
     independent_script = "".join(
         line for line in script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency=")
     )

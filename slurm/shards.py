@@ -27,7 +27,7 @@ def count_shards(run: Run, profile: Profile) -> int:
         if num_pairs is not None and profile.num_shards > num_pairs:
             raise ValueError(
                 f"profile {profile.name}: num_shards={profile.num_shards} is more than the {num_pairs} pairs of run "
-                f"{run_id(run)}; a shard has at least one pair: choose fewer, or say pairs_per_shard"
+                f"{run_id(run)}; a shard has at least one pair: choose fewer shards, or set pairs_per_shard instead"
             )
         return profile.num_shards
     if profile.pairs_per_shard is None:
@@ -36,8 +36,8 @@ def count_shards(run: Run, profile: Profile) -> int:
     maximum = MAXIMA["num_shards"]
     if num_shards > maximum:
         raise ValueError(
-            f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard} cuts the {num_pairs} pairs of run "
-            f"{run_id(run)} into {num_shards} shards; at most {maximum} are launched: put more pairs into each"
+            f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard} splits the {num_pairs} pairs of run "
+            f"{run_id(run)} into {num_shards} shards; the maximum is {maximum}: put more pairs into each"
         )
     return num_shards
 

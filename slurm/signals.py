@@ -25,8 +25,8 @@ GRACE_SECONDS = 60.0
 
 
 REASONS = {
-    signal.SIGUSR2: "time nearly up, or its place wanted by another job (SIGUSR2)",
-    signal.SIGTERM: "told to end (SIGTERM)",
+    signal.SIGUSR2: "time limit near, or preempted by another job (SIGUSR2)",
+    signal.SIGTERM: "received SIGTERM",
     signal.SIGINT: "interrupted from the keyboard (SIGINT)",
 }
 SAME_KEYSTROKE_SECONDS = 1.0

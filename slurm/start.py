@@ -60,12 +60,12 @@ def start(
         check_available(to_start)
         check_encoders(to_start)
         outcomes = dict.fromkeys(skipped, LEFT_OUT)
-        # Only after all checks: a refused launch must not forget why a run failed.
+        # Only after all checks: a refused launch must keep the reason why a run failed.
         if options.retry:
             for task in tasks:
                 last = task.item.read()
                 if task.item.is_cancelled or (last is not None and last.state in ("failed", "cancelled")):
-                    task.item.forget()
+                    task.item.reset()
         if profile.on == "slurm" and tasks:
             return outcomes | _start_on_slurm(tasks, profile, sweep, progress)
     # The local queue runs for hours, so it starts after the lock is released.
@@ -184,7 +184,7 @@ def _select_tasks(
     if not options.retry:
         skipped |= _find_blocked(tasks)
     for reason in skipped.values():
-        progress(f"left out: {reason}")
+        progress(f"skipped: {reason}")
     return [task for task in tasks if task.name not in skipped], [*skipped, *stopped_ids]
 
 

@@ -64,7 +64,7 @@ class WorkItem:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "cancelled").touch()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Clear any failure or cancellation."""
         (self.folder / "cancelled").unlink(missing_ok=True)
         (self.folder / "job.json").unlink(missing_ok=True)

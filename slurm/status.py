@@ -16,7 +16,7 @@ from repro.records.readable_records import ReadableRecords
 from repro.records.store import has_record
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
-from repro.storage.lease import Owner, get_last_owner, owners
+from repro.storage.lease import Owner, get_last_owner, list_owners
 from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, run_folder
 from repro.storage.shards import find_parent_stage, parse_part
 from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
@@ -270,18 +270,18 @@ def read_progress(run: Run) -> TrainingProgress | None:
     return TrainingProgress(step, run.num_steps, speed, seconds_left)
 
 
-def statuses(runs: Iterable[Run]) -> list[RunStatus]:
+def get_statuses(runs: Iterable[Run]) -> list[RunStatus]:
     """Return the status of each run at one moment."""
     return Snapshot().get_statuses(dict.fromkeys(runs))
 
 
-def summary(statuses: Iterable[RunStatus]) -> str:
+def format_state_counts(statuses: Iterable[RunStatus]) -> str:
     """Return the counts per state in one line."""
     counts = Counter(status.state for status in statuses)
     return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs"
 
 
-def why(run: Run) -> dict[str, Any]:
+def explain_run(run: Run) -> dict[str, Any]:
     """Return everything known about a run: fields, state, reason, traceback, log, script, owners and scheduler."""
     item = get_run_item(run)
     last = item.read()
@@ -289,7 +289,7 @@ def why(run: Run) -> dict[str, Any]:
     status = snapshot.get_status(run)
     is_published = has_record(get_published_records(), run) and not has_record(get_local_records(), run)
     return {
-        "published": "its record is published; it was not run here" if is_published else "",
+        "published": "its record is published; it was not run on this machine" if is_published else "",
         "run": f"scale={run.scale}, {format_overrides(run)}",
         **asdict(status),
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
@@ -297,7 +297,7 @@ def why(run: Run) -> dict[str, Any]:
         "last_lines": _read_tail(Path(status.log))[-15:] if status.log else [],
         "scheduler": fetch_job_outcome(status.job_id) if status.job_id else None,
         "stages": [f"{name}: {description}" for name, description in snapshot.list_unbuilt_stages([run]).items()],
-        "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in owners(item.lease_folder)],
+        "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in list_owners(item.lease_folder)],
         "sweeps": sorted({submission.sweep for submission in snapshot.submissions if item.name in submission.jobs}),
         "folder": str(item.folder),
     }

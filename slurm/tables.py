@@ -12,7 +12,7 @@ from repro.report.view import View
 from repro.spec import Run
 from repro.spec.identity import format_overrides
 from repro.text import format_seconds
-from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, summary
+from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, format_state_counts
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
 NUM_FIXED_COLUMNS = 3
@@ -44,10 +44,10 @@ def show_status(runs: Sequence[Run]) -> None:
     rows = tuple(_format_cells(run, status) for run, status in _select_shown(unique, statuses))
     notes = _list_notes(snapshot, unique, statuses)
     if not rows:
-        for line in (summary(statuses), *notes):
+        for line in (format_state_counts(statuses), *notes):
             render_line(line)
     elif len(unique) > MAX_FOLDED_ROWS:
-        render(View(summary(statuses), COLUMNS, rows, tuple(notes), align="lllrrrl"))
+        render(View(format_state_counts(statuses), COLUMNS, rows, tuple(notes), align="lllrrrl"))
     else:
         make_console().print(_add_notes(make_status_table(unique, statuses), notes))
 
@@ -84,7 +84,7 @@ def make_status_table(runs: Sequence[Run], statuses: Sequence[RunStatus]) -> Tab
     columns = [
         index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(cells[index] for cells, _ in rows)
     ]
-    table = Table(*(COLUMNS[index] for index in columns), box=None, title=summary(statuses))
+    table = Table(*(COLUMNS[index] for index in columns), box=None, title=format_state_counts(statuses))
     for cells, status in rows:
         texts = [Text(cells[index]) for index in columns]
         texts[COLUMNS.index("state")].stylize(COLOURS.get(status.state, ""))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from repro.planning.cost import list_training_phases
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id, run_id
-from repro.storage.lease import owners
+from repro.storage.lease import list_owners
 from repro.storage.paths import run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 
@@ -21,7 +21,9 @@ def list_missing_trainings(run: Run) -> tuple[str, ...]:
 def _has_ended(training: str) -> bool:
     """Return whether its owner finished it. With epochs, only the owner knows the total number of steps."""
     folder = run_folder(training)
-    return (folder / CHECKPOINT_FILE).is_file() and any(owner.outcome == "" for owner in owners(folder / "training"))
+    return (folder / CHECKPOINT_FILE).is_file() and any(
+        owner.outcome == "" for owner in list_owners(folder / "training")
+    )
 
 
 def map_training_owners(runs: Iterable[Run], queued_owners: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -100,7 +100,7 @@ def test_installed_copy_judges_without_pages(installed: Installed) -> None:
     """Slow: judges every claim in a fresh environment."""
     result = installed.call(str(installed.environment / "bin" / "repro"), "check", "--write")
     assert re.search(r"Contextual Document Embeddings: .* [1-9]\d HOLDS", result.stdout)
-    assert result.returncode == 2 and "pages are renewed in a checkout, not in an installed copy" in result.stderr
+    assert result.returncode == 2 and "pages are regenerated in a checkout, not in an installed copy" in result.stderr
 
 
 def test_pictures_go_to_users_folder(installed: Installed) -> None:

@@ -142,7 +142,7 @@ def test_second_line_starts_from_a_copy(copy: Path) -> None:
     for word, option in (("repro.table1", "--dry-run"), ("pytest", "--version")):
         assert line.count(f"-m {word}") == 1
         line = line.replace(f"-m {word}", f"-m {word} {option}")
-    assert re.search(r"^\d+ runs asked for, 0 recorded", run_line(line, copy), re.M)
+    assert re.search(r"^\d+ runs requested, 0 recorded", run_line(line, copy), re.M)
 
 
 def iter_required(requirement: str, seen: set[str]) -> Iterator[str]:

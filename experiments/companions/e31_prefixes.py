@@ -62,7 +62,7 @@ POINTS: dict[str, Any] = {
     "points": "{suite}/mean/ndcg_at_10",
     "x": "part1",
     "y": "value",
-    "x_label": "dimensions that are searched",
+    "x_label": "dimensions used in the search",
     "y_label": "NDCG@10 (points)",
     "factor": 100,
     "x_is_log": True,
@@ -71,14 +71,14 @@ PREFIXES = Row(label="nested, prefixes", runs=pick(**NESTED), context="width*")
 TRAINED_ALONE = Row(label="trained at that width alone", runs=pick(**SEPARATE), context="width*")
 BY_SVD = Row(label="plain, cut by SVD", runs=pick(**WHOLE), context="svd*")
 CUT = Row(label="plain, truncated", runs=pick(**WHOLE), context="width*")
-MARKS = "A mark is the mean over n seeds, its band the 95 % interval of that mean."
+MARKS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
 
 FIGURE2 = Figure(
     name="mrl_figure2",
     title="Score by width: prefixes of one nested model, and a model for each width",
     caption=(
-        "NDCG@10 by the number of dimensions that are searched. One model whose loss is summed over prefixes, next to "
-        f"models whose loss sees a prefix of one width only. {MARKS} The paper shows accuracy on ImageNet."
+        "NDCG@10 by the number of dimensions used in the search, for one model whose loss is summed over prefixes, and "
+        f"for models whose loss sees a prefix of one width only. {MARKS} The paper shows accuracy on ImageNet."
     ),
     series=(PREFIXES, TRAINED_ALONE),
     **POINTS,
@@ -87,8 +87,8 @@ FIGURE7 = Figure(
     name="mrl_figure7",
     title="Score by width: nested vectors, and three ways of having fewer dimensions",
     caption=(
-        "NDCG@10 by the number of dimensions that are searched. The nested model, models of each width, and one model "
-        "of whole vectors whose prefixes are taken as they are or after a rotation by SVD of training documents. "
+        "NDCG@10 by the number of dimensions used in the search, for the nested model, for models trained at each width, "
+        "and for one plain model, whose vectors are truncated directly or after a rotation by SVD of training documents. "
         f"{MARKS} The paper shows mAP@10 of image retrieval."
     ),
     series=(PREFIXES, TRAINED_ALONE, BY_SVD, CUT),
@@ -116,7 +116,7 @@ CLAIMS = (
         pairs=[(at(width, NESTED), alone(width)) for width in JUDGED],
         delta=0.02,
         source="Figure 2",
-        because="two points: what the paper calls a difference, at low width",
+        because="two points: the difference that the paper reports at low width",
         **STATED,
     ),
     Claim.order(
@@ -124,12 +124,12 @@ CLAIMS = (
         "the narrowest prefix of nested vectors is better than a model trained at its width (the paper: up to 2 %)",
         pairs=[(at(8, NESTED), alone(8))],
         source="Figures 3 and 4",
-        because=f"{BEYOND}; nearest neighbours of images there, retrieval here",
+        because=f"{BEYOND}; the paper classifies images by nearest neighbours, ours is retrieval",
         **STATED,
     ),
     Claim.order(
         "M7.a",
-        "prefixes beat the same number of dimensions of a plain model cut by SVD, at every width",
+        "prefixes beat a plain model reduced by SVD to the same number of dimensions, at every width",
         pairs=[(at(width, NESTED), at(width, WHOLE, "svd")) for width in JUDGED],
         source="Figures 3 and 7",
         because=BEYOND,
@@ -137,15 +137,15 @@ CLAIMS = (
     ),
     Claim.order(
         "M7.b",
-        "prefixes beat the first dimensions of a plain model, at every width",
+        "prefixes of the nested model beat those of a plain model, at every width",
         pairs=[(at(width, NESTED), at(width, WHOLE)) for width in JUDGED],
         source="Figures 3 and 7",
-        because=f"{BEYOND}; our reference: the paper's are SVD, slimmable networks and a random choice of features",
+        because=f"{BEYOND}; this baseline is ours, the paper's are SVD, slimmable networks and random features",
         **STATED_WITH_MORE_SEEDS,
     ),
     Claim.interaction(
         "M7.c",
-        "SVD falls behind most at few dimensions: at 8 more than at 64",
+        "SVD falls furthest behind at few dimensions: further at 8 than at 64",
         of=(at(8, NESTED), at(8, WHOLE, "svd")),
         above=(at(64, NESTED), at(64, WHOLE, "svd")),
         source="Figure 7",
@@ -154,7 +154,7 @@ CLAIMS = (
     ),
     Claim.equivalence(
         "M2.b",
-        "nesting costs the whole vector nothing",
+        "nesting does not change the score of the whole vector",
         pairs=[
             (term("{suite}/mean/ndcg_at_10", **NESTED), term("{suite}/mean/ndcg_at_10", **WHOLE)),
         ],

@@ -45,8 +45,8 @@ TABLE = Table(
     name="gte_table11",
     caption=(
         "Plain InfoNCE and the improved contrastive loss after pre-training, and after fine-tuning with one hard "
-        "negative. The paper prints the mean over MTEB; ours is NDCG@10. The improved loss counts the own pair twice "
-        "(eq. 6), so it never falls below log 2."
+        "negative. The paper prints the mean over MTEB, ours is NDCG@10. The improved loss counts the positive pair "
+        "twice (eq. 6), so it never falls below log 2."
     ),
     columns=(
         Column(label="train loss", value="train/loss", decimals=2),

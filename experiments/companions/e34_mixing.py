@@ -41,9 +41,9 @@ def make_printed_row(alpha: float) -> dict[str, float]:
 TABLE = Table(
     name="gte_table10",
     caption=(
-        "Pre-training whose batches are of one source each, drawn with p ∝ (pairs of the source)^α. The paper mixes 33 "
-        "datasets and prints retrieval, STS and the mean of MTEB; at desk there are nine sources of documentation, "
-        "of 57 to 1 % of the pairs, and NDCG@10 is over collections of three of them and of two others."
+        "Pre-training with batches of one source each, drawn with p ∝ (pairs of the source)^α. The paper mixes 33 "
+        "datasets and prints retrieval, STS and the mean of MTEB. At desk there are nine sources of documentation with"
+        " 1 to 57 % of the pairs. NDCG@10 is measured on collections of three of these sources and of two others."
     ),
     columns=(
         Column(label="train loss", value="train/loss", decimals=2),
@@ -59,11 +59,11 @@ TABLE = Table(
 )
 
 COMMON = STATED | COMPANION
-A_POINT = "any difference beyond chance; within one point an effect is small"
+A_POINT = "any difference beyond chance; effects within one point are small"
 CLAIMS = (
     Claim.order(
         "G10.c",
-        "neither sampling sources alike (α = 0) nor in proportion (α = 1) is the best: α = 0.5 retrieves better",
+        "neither uniform (α = 0) nor proportional (α = 1) sampling of sources is best: α = 0.5 retrieves better",
         pairs=[(at(0.5), at(0.0)), (at(0.5), at(1.0))],
         delta=0.01,
         source="§5.4 and Table 10",
@@ -72,11 +72,11 @@ CLAIMS = (
     ),
     Claim.order(
         "G10.d",
-        "sampling sources alike is worse than in proportion",
+        "uniform sampling of sources is worse than proportional sampling",
         pairs=[(at(1.0), at(0.0))],
         delta=0.01,
         source="Table 10",
-        because=f"{A_POINT}; 5.3 points are printed, of 33 datasets whose sizes are further apart",
+        because=f"{A_POINT}; the paper prints 5.3 points, for 33 datasets whose sizes differ more",
         **COMMON,
     ),
 )

@@ -39,7 +39,7 @@ TABLE_9 = Table(
     name="gte_table9",
     caption=(
         "The improved loss in pre-training alone, in fine-tuning alone and in both. The paper prints the mean over "
-        "MTEB; ours is NDCG@10, and fine-tuning is on the same mined text with one hard negative a query."
+        "MTEB, ours is NDCG@10. Fine-tuning uses the same mined text with one hard negative per query."
     ),
     columns=(
         Column(label="steps", value="num_steps", decimals=0),
@@ -59,8 +59,8 @@ TABLE_9 = Table(
 TABLE_8 = Table(
     name="gte_table8",
     caption=(
-        "The score along one pre-training, after each fifth of its steps and on one schedule. The paper's fifths are "
-        "10 000 steps, and it prints the mean over MTEB."
+        "The score along one pre-training run, after each fifth of its steps, on one learning-rate schedule. A fifth "
+        "is 10,000 steps in the paper, which prints the mean over MTEB."
     ),
     columns=(
         Column(label="NDCG@10", value="{suite}+{part}/mean/ndcg_at_10", factor=100),
@@ -79,7 +79,7 @@ def after(part: str) -> Term:
 
 
 COMMON = STATED | COMPANION
-A_POINT = "any difference beyond chance; within one point an effect is small"
+A_POINT = "any difference beyond chance; effects within one point are small"
 CLAIMS = (
     Claim.order(
         "G9.a",

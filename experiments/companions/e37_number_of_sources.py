@@ -52,9 +52,9 @@ FIGURE = Figure(
     name="gte_figure3a",
     title="Score by the number of sources",
     caption=(
-        "NDCG@10 after pre-training on some sources, the largest among them, and on all, mixed with α = 0.5, at an "
-        "equal number of steps and pairs seen. A dot is a seed, the line their mean. The paper: 5, 15 and 33 "
-        "datasets, MTEB, fine-tuning as well."
+        "NDCG@10 after pre-training on some of the sources, including the largest, and on all of them, mixed with α = "
+        "0.5. Steps and pairs are equal in number. A dot is a seed, the line is the mean over seeds. The paper has 5, "
+        "15 and 33 datasets, MTEB scores, and results after fine-tuning."
     ),
     kind="own",
     points=NDCG,
@@ -71,14 +71,14 @@ FIGURE = Figure(
 CLAIMS = (
     Claim.order(
         "GF3.a",
-        "more sources are better, from the fewest to more and from those to all",
+        "more sources are better: from the fewest to an intermediate number, and from there to all",
         pairs=[
             (term(NDCG, **IMPROVED, **more), term(NDCG, **IMPROVED, **fewer))
             for fewer, more in ((FEWEST, MORE), (MORE, ALL))
         ],
         delta=0.01,
         source="§5.1 and Figure 3a",
-        because="any difference beyond chance; within one point an effect is small",
+        because="any difference beyond chance; effects within one point are small",
         **STATED | COMPANION,
     ),
 )

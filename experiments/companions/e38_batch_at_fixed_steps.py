@@ -33,8 +33,9 @@ FIGURE = Figure(
     name="gte_figure3b",
     title="Score by batch size at a fixed number of steps",
     caption=(
-        "NDCG@10 after pre-training with the improved loss, by batch size at a fixed number of steps: larger batches "
-        "see more pairs. A mark is the mean over n seeds, its band the 95 % interval of that mean. The paper: MTEB."
+        "NDCG@10 after pre-training with the improved loss, by batch size at a fixed number of steps. Larger batches "
+        "see more pairs. Marks are means over n seeds, bands are 95 % intervals of the mean. The paper prints MTEB "
+        "scores."
     ),
     kind="lines",
     x="batch_size",
@@ -61,7 +62,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "GF3.c",
-        "gains of larger batches saturate: the smallest gains more from being doubled than half the largest does",
+        "gains of larger batches saturate: doubling the smallest gains more than doubling half the largest",
         of=(at(1), at(0)),
         above=(at(-1), at(-2)),
         because="any difference beyond chance; the paper sees no gain above ten thousand, which desk does not reach",

@@ -57,9 +57,9 @@ FIGURE_3C = Figure(
     name="gte_figure3c",
     title="Score by model size",
     caption=(
-        "NDCG@10 after pre-training by the width of the model; at desk each has twice the weights of the one before. "
-        "A mark is the mean over n seeds, its band the 95 % interval of that mean. The paper: 30, 110 and 330 M, MTEB, "
-        "fine-tuning as well."
+        "NDCG@10 after pre-training by the width of the model. At desk, each model has twice the weights of the one "
+        "before. Marks are means over n seeds, bands are 95 % intervals of the mean. The paper has models of 30, 110 "
+        "and 330 M parameters, MTEB scores, and results after fine-tuning."
     ),
     kind="lines",
     x="hidden_size",
@@ -74,9 +74,9 @@ FIGURE_4 = Figure(
     name="gte_figure4",
     title="Training loss by model size",
     caption=(
-        "The training loss along the steps, means of equal stretches, for each width of the model; all see the same "
-        "batches in the same order. A line is the mean over n seeds, its band the 95 % interval of that mean. The "
-        "axis of the loss is logarithmic."
+        "Training loss by step for each width of the model, averaged over equal intervals of steps. All models see the"
+        " same batches in the same order. Lines are means over n seeds, bands are 95 % intervals of the mean. The axis"
+        " of the loss is logarithmic."
     ),
     kind="lines",
     points="curve/*/loss",
@@ -104,7 +104,7 @@ CLAIMS = (
     ),
     Claim.order(
         "GF4.a",
-        "larger models have the lower training loss",
+        "larger models have a lower training loss",
         pairs=[(at(0, "train/loss"), at(-2, "train/loss")), (at(-2, "train/loss"), at(-1, "train/loss"))],
         source="§5.2 and Figure 4",
         because="any difference beyond chance",

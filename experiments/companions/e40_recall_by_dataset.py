@@ -18,9 +18,9 @@ FIGURE = Figure(
     name="gte_figure2",
     title="Recall@100 of BM25 and of a dense model",
     caption=(
-        "Recall@100 after pre-training with the improved loss, and of BM25, by family of collections. A bar is the "
-        "mean over n seeds, its whiskers the 95 % interval of that mean. The paper: fifteen collections of BEIR, and "
-        "SimCSE and Contriever as well."
+        "Recall@100 after pre-training with the improved loss, and of BM25, by family of collections. Bars are means "
+        "over n seeds, whiskers are 95 % intervals of the mean. The paper has fifteen collections of BEIR, and SimCSE "
+        "and Contriever in addition."
     ),
     kind="bars",
     points="{suite}/{family}/recall_at_100",

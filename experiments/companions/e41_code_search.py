@@ -34,9 +34,9 @@ def table(number: int, name: str, candidates: str, printed: dict[str, Any]) -> T
     return Table(
         name=f"gte_table{number}",
         caption=(
-            f"Code search among {candidates}: MRR@10 of the function that a docstring's first paragraph describes. One "
-            "language where the paper has six; functions of four packages of which nothing is trained on, their first "
-            "tokens alone (the signature and a little more at desk)."
+            f"Code search among {candidates}: MRR@10 of the function that the first paragraph of a docstring "
+            "describes. The paper has six languages, ours is Python. The functions come from four packages that are "
+            "not part of the training text. Only their first tokens are read (at desk, little more than the signature)."
         ),
         columns=columns(name),
         rows=(
@@ -90,7 +90,7 @@ COMMON = STATED | COMPANION
 CLAIMS = (
     Claim.identity(
         "G7.a",
-        "in code search a model without training for a language surpasses models that are trained for each",
+        "in code search, one model without language-specific training surpasses models trained for each language",
         holds=surpasses,
         source="§4.4 and Table 7",
         because="printed averages",
@@ -122,7 +122,7 @@ CLAIMS = (
     ),
     Claim.order(
         "G7.c",
-        "a thousand candidates are searched better than all",
+        "code search among a thousand candidates scores higher than among all",
         pairs=[(at("1k"), at("all"))],
         source="§4.4: 'the challenging settings'",
         because="any difference beyond chance",

@@ -43,9 +43,10 @@ def printed(name: str) -> dict[str, float]:
 TABLE = Table(
     name="gte_table4",
     caption=(
-        "Zero-shot polarity: accuracy in %, the label being the nearer of 'positive' and 'negative' (plain), or of "
-        "'this is an example of … movie review' (prompted). 200 sentences of film reviews, half of each label; the "
-        "paper has SST-2, which is made of such reviews. Its models are fine-tuned, ours pre-trained on documentation."
+        "Zero-shot polarity: accuracy in % of assigning a sentence to the nearer of two label texts. These are 'positive' "
+        "and 'negative' (plain), or 'this is an example of … movie review' (prompted). Ours are 200 sentences of film "
+        "reviews, half of each label. The paper has SST-2, which consists of such reviews. Its models are fine-tuned, "
+        "ours are pre-trained on documentation."
     ),
     columns=(
         Column(label="plain", value=accuracy("plain"), factor=100),
@@ -86,7 +87,7 @@ CLAIMS = (
         "without a prompt the model of 110 M matches a prompted one of 330 M",
         holds=matches_larger,
         source="§4.1 and Table 4",
-        because="'matches': within half a point",
+        because="'matches' is read as within half a point",
         **COMMON,
     ),
     Claim.identity(
@@ -94,26 +95,26 @@ CLAIMS = (
         "prompting closes the gap to a model of 6 B",
         holds=gap_closes,
         source="§4.1 and Table 4",
-        because="printed numbers; 'closes': makes it smaller",
+        because="printed numbers; 'closes' is read as makes smaller",
         **COMMON,
     ),
     Claim.order(
         "G4.c",
-        "prompting improves zero-shot polarity, though nothing was trained with prompts",
+        "prompts improve zero-shot polarity, although the model was trained without prompts",
         pairs=[(at("prompted", **TRAINED), at("plain", **TRAINED))],
         delta=0.02,
         source="§4.1 and Table 4",
-        because="any difference beyond chance; 2.1 points are printed, so that within two an effect is small",
+        because="any difference beyond chance; the paper prints 2.1 points, so effects within two are small",
         scales=OURS,
         **COMMON,
     ),
     Claim.order(
         "G4.d",
-        "zero-shot polarity is told better than by word vectors that nothing was trained on",
+        "the trained model predicts zero-shot polarity better than untrained word vectors",
         pairs=[(at("plain", **TRAINED), at("plain", **SURROGATE, surrogate=UNTRAINED))],
         delta=0.02,
         source="§4.1: 'one method to assess the quality of learned representation'",
-        because="any difference beyond chance; within two points an effect is small",
+        because="any difference beyond chance; effects within two points are small",
         scales=OURS,
         **COMMON,
     ),

@@ -46,16 +46,17 @@ FIGURE = Figure(
     name="mrl_figure6",
     title="Accuracy against mean width: one width, and cascades",
     caption=(
-        "How often a query's collection is told right by the nearest mean of documents, against the dimensions that a "
-        "query needs on average, mean over seeds. A cascade goes on to the next width where the answer is unsure; its "
-        "thresholds are chosen on the other half of the queries. The paper: ImageNet-1K, an image model of 2048."
+        "Accuracy of assigning a query to its collection by the nearest mean document vector, against the mean number "
+        "of dimensions per query. Means over seeds. A cascade continues with the next width if the answer is "
+        "uncertain. Its thresholds are chosen on the other half of the queries. The paper uses ImageNet-1K and an "
+        "image model with 2048 dimensions."
     ),
     kind="own",
     points="{suite}+*/mean/accuracy",
     parts=("route",),
     x=DIMENSIONS,
     y="value",
-    x_label="dimensions a query, mean",
+    x_label="mean dimensions per query",
     y_label="accuracy (%)",
     factor=100,
     series=(Row(label="nested", runs=pick(**CASCADE)),),
@@ -78,7 +79,7 @@ def fewer_dimensions() -> tuple[bool, str]:
 CLAIMS = (
     Claim.equivalence(
         "M6.a",
-        "a cascade tells as many right as the whole vector",
+        "a cascade classifies as many queries correctly as the whole vector",
         pairs=[(at("cascade", "accuracy"), at("width", "accuracy"))],
         delta=0.01,
         source="Figure 6: 'for the same level of accuracy'",

@@ -31,8 +31,8 @@ FIGURE = Figure(
     title="Classification accuracy by width: linear heads and nearest neighbour",
     caption=(
         f"{TASK} One nested model with a linear head per width, with one head for all widths (tied) and with the "
-        "nearest neighbour, next to models trained at each width alone. A mark is the mean over n seeds, its band the "
-        "95 % interval of that mean. The paper shows ImageNet."
+        "nearest neighbour, and models trained at each width alone. Marks are means over n seeds, bands are 95 % intervals "
+        "of the mean. The paper shows ImageNet."
     ),
     kind="lines",
     points="{suite}/mean/accuracy",
@@ -63,15 +63,16 @@ CASCADES = Figure(
     title="Classification accuracy against mean width: one head, and cascades of heads",
     caption=(
         f"{TASK} Accuracy of the linear heads of the nested model against the dimensions that a document needs on "
-        "average, mean over seeds. A cascade goes on to the next width where the head is unsure. Its thresholds are "
-        "chosen on another quarter of the documents. The paper: ImageNet-1K, an image model of 2048."
+        "average, mean over seeds. A cascade continues with the next width if the head is uncertain. Its thresholds "
+        "are chosen on another quarter of the documents. The paper uses ImageNet-1K and an image model with 2048 "
+        "dimensions."
     ),
     kind="own",
     points="{suite}+*/mean/dimensions",
     parts=("route",),
     x="value",
     y=SCORE,
-    x_label="dimensions per document, mean",
+    x_label="mean dimensions per document",
     y_label=ACCURACY,
     factor=100,
     series=(Row(label="nested", runs=pick(**PROBED)),),
@@ -95,7 +96,7 @@ def alone(kind: str, width: int) -> Term:
 
 
 COMMON: dict[str, Any] = {"stated": "2026-11-26", "scales": ("desk",), "seeds": SEEDS["desk"]}
-TWO_POINTS = "two points: what the paper calls a difference, at low width"
+TWO_POINTS = "two points: the difference that the paper reports at low width"
 CLAIMS = (
     Claim.equivalence(
         "M2.c",

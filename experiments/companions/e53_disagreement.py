@@ -43,16 +43,16 @@ FIGURE = Figure(
     name="mrl_figure9",
     title="The first document of a query, by width",
     caption=(
-        "Share of the queries whose first document is a relevant one, another of the same collection, of another "
-        "collection of the same family, or of another family, by the dimensions that are searched. All documents of "
-        "the suite are searched together. Means over seeds. The paper shows examples of images."
+        "Share of the queries whose first document is relevant, another document of the same collection, of another "
+        "collection of the same family, or of another family, by the number of dimensions used in the search. All "
+        "documents of the suite are searched together. Means over seeds. The paper shows examples of images."
     ),
     kind="own",
     points="{suite}+*/mean/*",
     parts=("width", "first document"),
     x="part1",
     y="value",
-    x_label="dimensions that are searched",
+    x_label="dimensions used in the search",
     y_label="share of the queries (%)",
     factor=100,
     series=(Row(label="nested", runs=pick(**DISAGREEMENT)),),
@@ -61,8 +61,8 @@ FIGURE = Figure(
 TABLE = Table(
     name="mrl_figure9_numbers",
     caption=(
-        "What queries find first at each width, in % of the queries. Regained: relevant at this width, but not with "
-        "the whole vector."
+        "What queries find first at each width, in % of the queries. 'regained' counts documents that are relevant at "
+        "this width, but not first with the whole vector."
     ),
     columns=tuple(
         Column(label=name, value=f"{{suite}}+{{part}}/mean/{name}", factor=100) for name in (*OUTCOMES, "regained")
@@ -102,7 +102,7 @@ CLAIMS = (
         "M9.b",
         "errors of the narrowest prefix stay close: more of them inside the right family than outside",
         pairs=[(share("family", NARROWEST), share("elsewhere", NARROWEST))],
-        because="counts only documents of a wrong collection; any difference beyond chance",
+        because="any difference beyond chance, among first documents of a wrong collection",
         **COMMON,
     ),
     Claim.order(
@@ -110,7 +110,7 @@ CLAIMS = (
         "some queries are answered by the narrowest prefix and not by the whole vector: at least one in a hundred",
         pairs=[(share("regained", NARROWEST), share("regained", WHOLE))],
         margin=0.01,
-        because="the whole vector regains none by definition; one point",
+        because="one point; for the whole vector the share is zero by definition",
         **COMMON,
     ),
 )

@@ -64,9 +64,9 @@ FIGURE = Figure(
     name="context_use",
     title="Planted corpus: score with in-corpus, out-of-corpus and no context",
     caption=(
-        "NDCG@10 of held-out domains of the planted corpus by the number of training steps, one domain a batch. A mark "
-        "is the mean over n seeds, each a training of its own whose learning rate has decayed to zero; bands: 95 % "
-        "interval of that mean."
+        "NDCG@10 on held-out domains of the planted corpus by the number of training steps, with one domain per batch."
+        " Marks are means over n seeds. Each mark comes from separate training runs whose learning rate has decayed to"
+        " zero. Bands are 95 % intervals of the mean."
     ),
     kind="lines",
     x="num_steps",
@@ -84,11 +84,11 @@ FIGURE = Figure(
 )
 
 QUESTION = "our question; the paper shows it on real text only"
-BEYOND_CHANCE = "any difference beyond chance; its size is printed as well"
+BEYOND_CHANCE = "any difference beyond chance; its size is printed too"
 CLAIMS = (
     Claim.order(
         "own.a",
-        "on the planted corpus the right context is worth more than a wrong one",
+        "on the planted corpus, in-corpus context scores higher than out-of-corpus context",
         pairs=[(term(NDCG, **CONTEXTUAL, **END), term(WRONG, **CONTEXTUAL, **END))],
         source=QUESTION,
         because=BEYOND_CHANCE,
@@ -97,7 +97,7 @@ CLAIMS = (
     ),
     Claim.order(
         "own.b",
-        "on the planted corpus a contextual model with the right context beats a biencoder",
+        "on the planted corpus, a contextual model with in-corpus context beats a biencoder",
         pairs=[(term(NDCG, **CONTEXTUAL, **END), term(NDCG, **BIENCODER, **END))],
         **fresh.blind(CONTEXTUAL | END),
         source=QUESTION,
@@ -107,11 +107,11 @@ CLAIMS = (
     ),
     Claim.order(
         "own.c",
-        "on the planted corpus a wrong context is worth no more than one point over a biencoder",
+        "on the planted corpus, a contextual model with out-of-corpus context is at most one point above a biencoder",
         pairs=[(term(NDCG, **BIENCODER, **END), term(WRONG, **CONTEXTUAL, **END))],
         margin=-0.01,
         source=QUESTION,
-        because="one point: what a context gives without being the right one",
+        because="one point: what any context may give, right or not",
         seeds=(*fresh.FIRST, *fresh.PLANTED),
         stated=fresh.FIRST_STATED,
     ),

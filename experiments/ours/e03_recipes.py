@@ -4,24 +4,24 @@ from typing import Any
 
 from experiments.e05_epochs import PRETRAINING
 from experiments.e06_hard_negatives import LENGTH
-from repro.spec import Column, Experiment, Pick, Row, Run, Table, base, pick
+from repro.spec import Column, Experiment, Row, Run, RunFilter, Table, base, pick
 
 CONTEXTUAL = {"architecture": "contextual"}
 # Alternatives tried before Table 1's recipe was chosen. Larger clusters over a whole source ("domain_column") bring
 # near-copies of one document from many services into one batch.
 RECIPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("random batches", {"sampler": "random"}),
-    ("one domain a batch", {"sampler": "domain"}),
-    ("one domain a batch, filter", {"sampler": "domain", "filter": "surrogate"}),
-    ("one source a batch", {"sampler": "domain", "domain_column": "source"}),
+    ("one domain per batch", {"sampler": "domain"}),
+    ("one domain per batch, filter", {"sampler": "domain", "filter": "surrogate"}),
+    ("one source per batch", {"sampler": "domain", "domain_column": "source"}),
     ("clusters of 64 in a domain", {"sampler": "cluster", "cluster_size": 64, "packing": "greedy"}),
     ("clusters of 64, filter", {"sampler": "cluster", "cluster_size": 64, "packing": "greedy", "filter": "surrogate"}),
     (
         "clusters of 256, filter",
         {"sampler": "cluster", "cluster_size": 256, "packing": "greedy", "filter": "surrogate"},
     ),
-    ("one domain a batch, heads drawn at random", {"sampler": "domain", "heads": "random"}),
-    ("contextual, one domain a batch", {"sampler": "domain", **CONTEXTUAL}),
+    ("one domain per batch, heads drawn at random", {"sampler": "domain", "heads": "random"}),
+    ("contextual, one domain per batch", {"sampler": "domain", **CONTEXTUAL}),
     ("contextual, heads drawn at random", {"sampler": "domain", **CONTEXTUAL, "heads": "random"}),
     ("contextual, both heads open", {"sampler": "domain", **CONTEXTUAL, "heads": "both-identity"}),
     ("contextual, one learning rate for both stages", {"sampler": "domain", **CONTEXTUAL, "first_stage_rate": 1.0}),
@@ -40,7 +40,7 @@ SMOKE_CLUSTERS = {None: None, 64: 8, 256: 16}
 
 
 SCALES = ("smoke", "desk", "lab")
-# A second phase with one hard negative, as in Table 7, resumes from "one domain a batch". Its learning rate is a
+# A second phase with one hard negative, as in Table 7, resumes from "one domain per batch". Its learning rate is a
 # fraction of the first phase's.
 SECOND_PHASE = {"sampler": "domain", "num_hard_negatives": 1}
 DIVISORS = {1: "the rate of the first", 4: "a quarter of it", 20: "a twentieth of it"}
@@ -54,7 +54,7 @@ def settings(scale: str, changes: dict[str, Any]) -> dict[str, Any]:
     return fields | {"suite": "planted-validation", "cluster_size": SMOKE_CLUSTERS[fields["cluster_size"]]}
 
 
-def make_filter(changes: dict[str, Any]) -> Pick:
+def make_filter(changes: dict[str, Any]) -> RunFilter:
     """Return the filter that selects the runs of a recipe at any scale."""
     fields = FIXED | changes
     return pick(**(fields | {"cluster_size": (fields["cluster_size"], SMOKE_CLUSTERS[fields["cluster_size"]])}))
@@ -71,7 +71,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
 
 
-def second_phase(scale: str, divisor: int) -> Pick:
+def second_phase(scale: str, divisor: int) -> RunFilter:
     """Return the filter that selects a second phase with this fraction of the first phase's learning rate."""
     phase = SECOND_PHASE | {"pretraining_corpus": PRETRAINING[scale]["pretraining_corpus"]}
     return pick(**phase, learning_rate=base(scale).learning_rate / divisor)
@@ -79,7 +79,10 @@ def second_phase(scale: str, divisor: int) -> Pick:
 
 TABLE = Table(
     name="recipes",
-    caption="Ways to make batches and to start, compared on validation domains of the training sources; NDCG@10.",
+    caption=(
+        "Ways to build batches and to initialise the model, compared on validation domains of the training sources: "
+        "NDCG@10."
+    ),
     columns=(
         Column(label="batch", value="batch_size", decimals=0),
         Column(label="train loss", value="train/loss", decimals=2),
@@ -93,7 +96,7 @@ TABLE = Table(
     rows=(
         *(Row(label=label, runs=make_filter(tried)) for label, tried in RECIPES),
         Row(
-            label="contextual, one domain a batch; out-of-corpus",
+            label="contextual, one domain per batch; out-of-corpus",
             runs=make_filter({"sampler": "domain", **CONTEXTUAL}),
             context="wrong",
         ),

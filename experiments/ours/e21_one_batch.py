@@ -17,9 +17,9 @@ def runs(scale: str) -> tuple[Run, ...]:
 MICROSCOPE = Exhibit(
     name="one_batch",
     caption=(
-        "The first batch of an epoch of clusters inside a source. Hardest: the places and scores of the negatives that "
-        "the surrogate finds nearest the query. Removed: documents that score at least the query's own (eq. 4), or "
-        "have its text. The verb explain-batch shows any batch of any run so."
+        "The first batch of an epoch of clusters within one source. Hardest: positions and scores of the negatives "
+        "that are nearest to the query under the surrogate. Removed: documents that score at least as high as the "
+        "query's own (eq. 4), or have its text. The command explain-batch shows any batch of any run in this form."
     ),
     columns=("pair", "cluster", "query", "document", "score", "hardest", "removed"),
     runs=pick(**BATCHED),

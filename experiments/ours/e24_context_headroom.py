@@ -61,8 +61,8 @@ FIGURE = Figure(
     name="context_headroom",
     title="How much a score can gain from knowing the corpus",
     caption=(
-        "NDCG@10, mean over datasets, of three systems whose words weigh by IDF, by the text the IDF is counted in. "
-        "Sixteen documents are those a contextual model is given."
+        "Mean NDCG@10 over datasets of three systems that weight words by IDF, by the text from which the IDF is "
+        "computed. A contextual model reads sixteen documents."
     ),
     kind="own",
     points="{suite}+*-*/mean/ndcg_at_10",
@@ -78,7 +78,7 @@ FIGURE = Figure(
 
 TABLE = Table(
     name="context_headroom_table",
-    caption="NDCG@10 of words weighted by IDF, by the text the IDF is counted in.",
+    caption="NDCG@10 of systems that weight words by IDF, by the text from which the IDF is computed.",
     columns=(
         *(
             Column(label=family, value=f"{{suite}}+{{part}}/{family}/ndcg_at_10", factor=100, scales=OWN_SCALES)
@@ -120,25 +120,25 @@ def on(family: str, weights: str) -> Term:
 CLAIMS = (
     above(
         "H.a",
-        "sixteen documents of the searched corpus weigh words better than the whole training text",
+        "IDF from sixteen documents of the searched corpus scores higher than IDF from the whole training text",
         (("overlap", "own16"), ("overlap", "training")),
         (("words", "own16"), ("words", "training")),
     ),
     above(
         "H.b",
-        "the right corpus is what helps: IDF of a whole other corpus scores lower",
+        "the gain comes from the searched corpus: IDF from the whole of another corpus scores lower",
         (("overlap", "own"), ("overlap", "wrong")),
         (("words", "own"), ("words", "wrong")),
     ),
     above(
         "H.c",
-        "a trained biencoder, too, gains when its words are averaged by the searched corpus' weights",
+        "a trained biencoder, too, gains if its words are averaged with IDF weights of the searched corpus",
         (("repooled", "own16"), ("repooled", "flat")),
         (("repooled", "own"), ("repooled", "wrong")),
     ),
     Claim.interaction(
         "H.d",
-        "knowing the corpus is worth more where text is unlike that of training: on packages more than on services",
+        "knowing the corpus helps more on text unlike the training text: more on packages than on services",
         of=(on("packages", "own"), on("packages", "training")),
         above=(on("services", "own"), on("services", "training")),
         source=OURS,

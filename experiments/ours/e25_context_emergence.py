@@ -155,9 +155,10 @@ FIGURE = Figure(
     name="context_emergence",
     title="Gain from in-corpus context, by family",
     caption=(
-        "NDCG@10 of held-out collections of real text under documents of the searched corpus, less that under those of "
-        "another corpus (dots), and less that under no context (triangles). A mark is a seed, a line their mean. "
-        "After the most training steps that all models have. With word frequencies: an extension of ours."
+        "NDCG@10 of in-corpus context on held-out collections of real text, minus that of out-of-corpus context (dots)"
+        " and minus that of no context (triangles). A mark is a seed, a line is the mean over seeds. All models are "
+        "compared at the largest number of training steps that they share. Word frequencies as an input are our "
+        "extension."
     ),
     kind="own",
     points="{suite}/{family}/ndcg_at_10",
@@ -175,9 +176,9 @@ CURVE = Figure(
     name="context_emergence_steps",
     title="Score by training steps, with in-corpus, out-of-corpus and no context",
     caption=(
-        "NDCG@10 of held-out collections of real text by training steps, for models of one budget: a biencoder, the "
-        "paper's architecture, and the same with word frequencies (ours), the last two under documents of the searched "
-        "corpus, of another, and none. A mark is a seed, a line their mean."
+        "NDCG@10 on held-out collections of real text by training steps, for models of equal budget: a biencoder, the "
+        "paper's architecture, and the same with word frequencies as an input (ours). The last two are shown with "
+        "in-corpus, out-of-corpus and no context. A mark is a seed, a line is the mean over seeds."
     ),
     kind="own",
     x="num_steps",
@@ -222,7 +223,7 @@ TABLE = Table(
 
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"
 BEYOND_CHANCE = "any difference beyond chance"
-HALF_A_POINT = f"{BEYOND_CHANCE}; within half a point an effect is small"
+HALF_A_POINT = f"{BEYOND_CHANCE}; effects within half a point are small"
 COMMON: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
 # A separate family of claims: stated when records of E existed, so it must not change the thresholds of E.
 MORE_AT_LAB, MORE_AT_BOTH = (
@@ -241,36 +242,36 @@ def under(context: str, row: dict[str, Any], budget: dict[str, ByScale], dataset
 CLAIMS = (
     Claim.order(
         "E.a",
-        "handed word frequencies, a model finds half a point or more with its own corpus than with a wrong one",
+        "given word frequencies, a model gains at least half a point from in-corpus over out-of-corpus context",
         pairs=[(under("", OURS, END), under("wrong", OURS, END))],
         margin=0.005,
-        because="half a point, what a reader would call an effect",
+        because="half a point: what a reader would call an effect",
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.b",
-        "handed word frequencies, a model finds more with its own corpus than with none",
+        "given word frequencies, a model scores higher with in-corpus context than with none",
         pairs=[(under("", OURS, END), under("null", OURS, END))],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.c",
-        "handed word frequencies, a model beats a biencoder and the paper's architecture of the same budget",
+        "given word frequencies, a model beats a biencoder and the paper's architecture at the same budget",
         pairs=[(under("", OURS, END), under("", BATCHES, END)), (under("", OURS, END), under("", PAPERS, END))],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.d",
-        "handed word frequencies, a model gains from its own corpus over a wrong one on every family unlike training",
+        "given word frequencies, a model gains from in-corpus over out-of-corpus context on every family unlike training",
         pairs=[(under("", OURS, END, family), under("wrong", OURS, END, family)) for family in UNLIKE_TRAINING],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.e",
-        "the paper's architecture finds more with its own corpus than with a wrong one on real text",
+        "on real text, the paper's architecture scores higher with in-corpus than with out-of-corpus context",
         pairs=[(under("", PAPERS, END), under("wrong", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
@@ -278,7 +279,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "E.f",
-        "what the own corpus is worth over a wrong one to the paper's architecture grows with training",
+        "the gain of the paper's architecture from in-corpus over out-of-corpus context grows with training",
         of=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
         delta=0.005,
@@ -287,7 +288,7 @@ CLAIMS = (
     ),
     Claim.order(
         "E.g",
-        "the paper's architecture finds more with its own corpus than with none",
+        "the paper's architecture scores higher with in-corpus context than with none",
         pairs=[(under("", PAPERS, END), under("null", PAPERS, END))],
         delta=0.005,
         because=HALF_A_POINT,
@@ -295,7 +296,7 @@ CLAIMS = (
     ),
     Claim.order(
         "E.h",
-        "the paper's architecture finds more than a biencoder of the same budget",
+        "the paper's architecture beats a biencoder at the same budget",
         pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
         delta=0.005,
         because=HALF_A_POINT,
@@ -303,15 +304,15 @@ CLAIMS = (
     ),
     Claim.order(
         "EL.a",
-        "after six times the steps the paper's architecture gains half a point from its own corpus over a wrong one",
+        "after six times the steps, the paper's architecture gains half a point from in-corpus over out-of-corpus context",
         pairs=[(under("", PAPERS, LONG), under("wrong", PAPERS, LONG))],
         margin=0.005,
-        because="half a point, what a reader would call an effect",
+        because="half a point: what a reader would call an effect",
         **COMMON_LONG | fresh.FIRST_SEEDS,
     ),
     Claim.order(
         "EL.b",
-        "after six times the steps the paper's architecture finds more than a biencoder of the same budget",
+        "after six times the steps, the paper's architecture beats a biencoder at the same budget",
         pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
         delta=0.005,
         because=HALF_A_POINT,
@@ -319,7 +320,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "EL.c",
-        "after six times the steps the paper's architecture gains more from its own corpus over a wrong one",
+        "after six times the steps, the paper's architecture gains more from in-corpus over out-of-corpus context",
         of=(under("", PAPERS, LONG), under("wrong", PAPERS, LONG)),
         above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         delta=0.005,

@@ -70,15 +70,15 @@ def figure(name: str, title: str, loss_label: str, of: dict[str, Any]) -> Figure
         name=name,
         title=title,
         caption=(
-            f"A contextual model with word frequencies, nested, {loss_label}: NDCG@10 under documents of the searched "
-            "corpus, less that under another corpus (dots), and less that under no context (triangles), by the number "
-            "of dimensions that are searched. A mark is a seed, a line their mean."
+            f"A nested contextual model with word frequencies, {loss_label}: NDCG@10 with in-corpus context, minus that "
+            "with out-of-corpus context (dots) and minus that without context (triangles), by the number of dimensions "
+            "used in the search. A mark is a seed, a line is the mean over seeds."
         ),
         kind="own",
         points="{suite}/mean/ndcg_at_10",
         x="part1",
         y="value",
-        x_label="dimensions that are searched",
+        x_label="dimensions used in the search",
         y_label="NDCG@10 (points)",
         factor=100,
         series=tuple(
@@ -109,7 +109,7 @@ def columns() -> tuple[Column, ...]:
 
 TABLE = Table(
     name="context_by_width_table",
-    caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions that are searched.",
+    caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions used in the search.",
     columns=columns(),
     rows=tuple(
         Row(label=f"{loss}, {words}", runs=pick(**of), part="" if kind == "own" else f"{kind}-")
@@ -122,7 +122,7 @@ COMMON: dict[str, Any] = {"source": "our question, not a paper's", "stated": "20
     (*fresh.FIRST, *fresh.WIDTHS), fresh.FIRST
 )
 BEYOND = "any difference beyond chance"
-HALF_A_POINT = f"{BEYOND}; within half a point an effect is small"
+HALF_A_POINT = f"{BEYOND}; effects within half a point are small"
 
 
 def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:
@@ -133,21 +133,21 @@ def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:
 CLAIMS = (
     Claim.order(
         "W.a",
-        "the own corpus is worth more than a wrong one at 16, 32 and 64 dimensions",
+        "in-corpus beats out-of-corpus context at 16, 32 and 64 dimensions",
         pairs=[gain("wrong", width, PLAIN) for width in NARROW],
         because=BEYOND,
         **COMMON,
     ),
     Claim.order(
         "W.b",
-        "the own corpus is worth more than no context at 16, 32 and 64 dimensions",
+        "in-corpus context beats no context at 16, 32 and 64 dimensions",
         pairs=[gain("null", width, PLAIN) for width in NARROW],
         because=BEYOND,
         **COMMON,
     ),
     Claim.interaction(
         "W.c",
-        "the own corpus is worth more over a wrong one in whole vectors than in 16 dimensions",
+        "the gain of in-corpus over out-of-corpus context is larger in whole vectors than in 16 dimensions",
         of=gain("wrong", "", PLAIN),
         above=gain("wrong", 16, PLAIN),
         delta=0.005,
@@ -156,14 +156,14 @@ CLAIMS = (
     ),
     Claim.order(
         "W.d",
-        "under the improved loss, too, the own corpus is worth more than a wrong one, at 16, 32, 64 and all dimensions",
+        "under the improved loss, too, in-corpus beats out-of-corpus context at 16, 32, 64 and all dimensions",
         pairs=[gain("wrong", width, IMPROVED) for width in ("", *NARROW)],
         because=BEYOND,
         **COMMON,
     ),
     Claim.interaction(
         "W.e",
-        "the own corpus is worth more over a wrong one under the improved loss than under InfoNCE",
+        "the gain of in-corpus over out-of-corpus context is larger under the improved loss than under InfoNCE",
         of=gain("wrong", "", IMPROVED),
         above=gain("wrong", "", PLAIN),
         delta=0.005,

@@ -14,10 +14,10 @@ TEXTS: dict[str, dict[str, str]] = {
 }
 """The same text, with each document once or with its views too (`repro/data/mined/views.py`). All pairs are used."""
 ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("documents", "one source a batch", NEITHER),
+    ("documents", "one source per batch", NEITHER),
     ("documents", "clusters, filter", BATCHES),
-    ("views", "one source a batch", NEITHER),
-    ("views", "one source a batch, filter", NEITHER | {"filter": "surrogate"}),
+    ("views", "one source per batch", NEITHER),
+    ("views", "one source per batch, filter", NEITHER | {"filter": "surrogate"}),
     ("views", "clusters, filter", BATCHES),
     ("views", "clusters, no filter", BATCHES | {"filter": "none"}),
 )
@@ -43,9 +43,9 @@ def clusters(batches: dict[str, Any], scale: str) -> dict[str, int]:
 TABLE = Table(
     name="batches_of_views",
     caption=(
-        "Biencoders trained on each document once and on all views of it, by batches: training accuracy, the share of "
-        "negatives that the filter masks, batch difficulty (mean cosine under the surrogate), and NDCG@10 on "
-        "validation domains of the training sources. One seed."
+        "Biencoders trained on each document once and on all views of it (crops of its text), by kind of batch: "
+        "training accuracy, the share of negatives that the filter masks, batch difficulty (mean cosine under the "
+        "surrogate), and NDCG@10 on validation domains of the training sources. One seed."
     ),
     columns=(
         Column(label="train acc.", value="train/accuracy", factor=100),

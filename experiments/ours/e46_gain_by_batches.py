@@ -24,9 +24,9 @@ from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term,
 
 SCALES = ("smoke", "desk", "lab")
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "one source a batch": (NEITHER, ARCHITECTURE),
+    "one source per batch": (NEITHER, ARCHITECTURE),
     "clusters, filter": (BATCHES, BOTH),
-    "one domain a batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
+    "one domain per batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
 }
 """The biencoder and the contextual model of Table 1 on each kind of batch."""
 
@@ -96,9 +96,9 @@ FIGURE = Figure(
     name="gain_by_batches",
     title="What the contextual architecture gains, by kind of batch",
     caption=(
-        "NDCG@10 of the contextual model under documents of the searched corpus, less that of the biencoder trained on "
-        "the same batches (dots), less its own under another corpus (squares), and less its own under no context "
-        "(triangles). A mark is a seed, a line their mean."
+        "NDCG@10 of the contextual model with in-corpus context, minus that of the biencoder trained on the same "
+        "batches (dots), minus its own with out-of-corpus context (squares), and minus its own without context "
+        "(triangles). A mark is a seed, a line is the mean over seeds."
     ),
     kind="own",
     x="sampler",
@@ -112,7 +112,7 @@ FIGURE = Figure(
 
 TABLE = Table(
     name="gain_by_batches_table",
-    caption="NDCG@10 by family, of both models on each kind of batch; the contextual one under three contexts.",
+    caption="NDCG@10 by family of both models on each kind of batch, the contextual model under three contexts.",
     columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
     rows=tuple(row for _, _, row in rows()),
 )
@@ -132,23 +132,22 @@ OWN = make_term(ARCHITECTURE_DOMAIN)
 STATEMENTS: tuple[tuple[str, str, Term], ...] = (
     (
         "D.a",
-        "on batches of one domain the paper's architecture finds more than a biencoder on the same batches",
+        "on batches of one domain, the paper's architecture beats a biencoder trained on the same batches",
         make_term(NEITHER_DOMAIN),
     ),
     (
         "D.b",
-        "the paper's architecture finds more if it is trained on batches of one domain than of one source",
+        "the paper's architecture scores higher if it is trained on batches of one domain than of one source",
         make_term(ARCHITECTURE),
     ),
     (
         "D.c",
-        "trained on batches of one domain, the paper's architecture finds more with its own corpus than with none",
+        "trained on batches of one domain, the paper's architecture scores higher with in-corpus context than with none",
         make_term(ARCHITECTURE_DOMAIN, "null"),
     ),
     (
         "D.d",
-        "trained on batches of one domain, the paper's architecture finds more with its own corpus than with a wrong "
-        "one",
+        "trained on batches of one domain, the paper's architecture gains from in-corpus over out-of-corpus context",
         make_term(ARCHITECTURE_DOMAIN, "wrong"),
     ),
 )
@@ -159,7 +158,7 @@ CLAIMS = tuple(
         says,
         pairs=[(OWN, other)],
         delta=0.005,
-        because="any difference beyond chance; within half a point an effect is small",
+        because="any difference beyond chance; effects within half a point are small",
         **COMMON | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
     )
     for id, says, other in STATEMENTS

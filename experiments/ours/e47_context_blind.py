@@ -24,8 +24,8 @@ SEEDS = {"smoke": (0,), "desk": fresh.TABLE1}
 CHANGES: dict[str, dict[str, Any]] = {"smoke": {"known_positives": "mask", "backbone": "bert"}, "desk": {}}
 """Smoke compares nothing. It uses settings of mini that no other smoke run has."""
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "one domain a batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
-    "one source a batch": (NEITHER, ARCHITECTURE),
+    "one domain per batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
+    "one source per batch": (NEITHER, ARCHITECTURE),
 }
 """The biencoder and the contextual model of Table 1 on each kind of batch."""
 RANDOM = {"test_contexts": "own+random"}
@@ -62,8 +62,8 @@ def rows() -> tuple[Row, ...]:
 TABLE = Table(
     name="context_blind",
     caption=(
-        "NDCG@10 of the contextual architecture with documents of the searched corpus, of another one and of the "
-        "training text, and trained without any document (context-blind), on the same batches."
+        "NDCG@10 of the contextual architecture with context documents of the searched corpus, of another corpus and "
+        "of the training text, and of a model trained without any document (context-blind), on the same batches."
     ),
     columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)),
     rows=rows(),
@@ -72,22 +72,22 @@ TABLE = Table(
 WITH_RANDOM = ARCHITECTURE_DOMAIN | RANDOM
 COMMON: dict[str, Any] = {
     "source": "our question: what documents add to learned vectors in front of the text",
-    "because": "any difference beyond chance; within half a point, the smallest gain of Table 1, there is no effect",
+    "because": "any difference beyond chance; effects within half a point, the smallest gain of Table 1, are small",
     "delta": fresh.HALF_A_POINT,
     "scales": ("desk",),
     "seeds": SEEDS["desk"],
-    "descriptive": "stated when some of its seeds were trained",
+    "descriptive": "stated after some of its seeds were trained",
 }
 CLAIMS = (
     Claim.order(
         "CB.a",
-        "the contextual model with its own corpus beats the context-blind model, on batches of one domain",
+        "on batches of one domain, the contextual model with in-corpus context beats the context-blind model",
         pairs=[(term(NDCG, **WITH_RANDOM), term(fresh.NDCG_OF_BLIND, **ARCHITECTURE_DOMAIN | BLIND))],
         **COMMON,
     ),
     Claim.order(
         "CB.b",
-        "documents of the searched corpus as context beat random training text, on batches of one domain",
+        "on batches of one domain, in-corpus context beats random training text as context",
         pairs=[(term(NDCG, **WITH_RANDOM), term(NDCG.replace("{suite}", "{suite}+random"), **WITH_RANDOM))],
         **COMMON,
     ),

@@ -30,9 +30,9 @@ SEEDS = {"smoke": (0,)} | WHITENED_SEEDS
 MINILM = {"architecture": "surrogate", "surrogate": "minilm"} | WHITENED
 BIENCODER, CONTEXTUAL = NEITHER_DOMAIN | WHITENED, ARCHITECTURE_DOMAIN | WHITENED
 OTHER_BATCHES: dict[str, dict[str, Any]] = {
-    "biencoder, one source a batch": NEITHER | WHITENED,
+    "biencoder, one source per batch": NEITHER | WHITENED,
     "biencoder, contextual batches": BATCHES | WHITENED,
-    "contextual, in-corpus, one source a batch": ARCHITECTURE | WHITENED,
+    "contextual, in-corpus, one source per batch": ARCHITECTURE | WHITENED,
     "contextual, in-corpus, contextual batches": BOTH | WHITENED,
 }
 """The same models trained on other batches, at mini only. No claim is about them."""
@@ -56,14 +56,14 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 MODELS: dict[str, dict[str, Any]] = {
-    "MiniLM as it is": MINILM,
+    "off-the-shelf MiniLM": MINILM,
     "biencoder": BIENCODER,
     "contextual, in-corpus": CONTEXTUAL,
 }
 SOURCES = {"": "searched corpus", "-wrong": "another corpus", "-random": "training text"}
 COUNTS = {"16": 0, "64": 1, "256": 2, "": 3}
 STYLES = {"": "-", "-wrong": "--", "-random": ":"}
-COLOURS = {"MiniLM as it is": "#440154", "biencoder": "#21918c", "contextual, in-corpus": "#b5a000"}
+COLOURS = {"off-the-shelf MiniLM": "#440154", "biencoder": "#21918c", "contextual, in-corpus": "#b5a000"}
 
 
 def draw_gains(frame: Any, axes: Any) -> None:
@@ -96,9 +96,9 @@ FIGURE = Figure(
     name="whitening",
     title="What whitening by a corpus adds",
     caption=(
-        "NDCG@10 of whitened vectors less that of the same vectors as they are, mean over datasets and seeds. The "
-        "moments are of documents of the searched corpus, of another corpus, or of training text. The shrinkage is "
-        "chosen on validation domains for each number of documents."
+        "NDCG@10 of whitened vectors minus that of unchanged vectors, mean over datasets and seeds. Mean and "
+        "covariance are estimated on documents of the searched corpus, of another corpus, or of the training text. The"
+        " shrinkage is chosen on validation domains for each number of documents."
     ),
     kind="own",
     points="adaptation/*/gain/difference",
@@ -113,7 +113,7 @@ FIGURE = Figure(
 )
 
 VIEWS = {
-    "as it is": "",
+    "unchanged": "",
     "searched corpus": "+whitened",
     "another corpus": "+whitened-wrong",
     "training text": "+whitened-random",
@@ -129,10 +129,10 @@ NDCG = "mean/ndcg_at_10"
 TABLE = Table(
     name="whitening_table",
     caption=(
-        "NDCG@10 of vectors adapted to the searched corpus without training. Whitened by all documents of the "
-        "searched corpus, of another one, by as many training documents, and by 16, 64 or 256 of the searched corpus. "
-        "Baselines use the searched corpus. Shrinkage s and the parameters of baselines are chosen on validation "
-        "domains. The last column is the gain of the contextual model from in-corpus context: its score less that with "
+        "NDCG@10 of vectors adapted to the searched corpus without training. Vectors are whitened by all documents of "
+        "the searched corpus, by another corpus, by as many training documents, or by 16, 64 or 256 documents of the "
+        "searched corpus. The baselines use the searched corpus. The shrinkage s and the parameters of the baselines "
+        "are chosen on validation domains. The last column is the gain of the contextual model from in-corpus over "
         "out-of-corpus context."
     ),
     columns=(
@@ -167,41 +167,41 @@ COMMON: dict[str, Any] = {
 }
 BEYOND_CHANCE: dict[str, Any] = {
     "delta": 0.005,
-    "because": "any difference beyond chance; within half a point, the smallest gain of Table 1, there is no effect",
+    "because": "any difference beyond chance; effects within half a point, the smallest gain of Table 1, are small",
 }
 AS_IS, OWN = scored("", BIENCODER), scored("+whitened", BIENCODER)
 CLAIMS = (
     Claim.order(
         "WH.a",
-        "a biencoder finds more if its vectors are whitened by the searched corpus",
+        "a biencoder scores higher if its vectors are whitened by the searched corpus",
         pairs=[(OWN, AS_IS)],
         **BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.order(
         "WH.b",
-        "the right corpus is what helps: a biencoder whitened by its own corpus finds more than by another",
+        "the gain comes from the searched corpus: a biencoder whitened by it scores higher than whitened by another",
         pairs=[(OWN, scored("+whitened-wrong", BIENCODER))],
         **BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.order(
         "WH.c",
-        "a biencoder whitened by its own corpus finds more than if whitened by as much training text",
+        "a biencoder whitened by the searched corpus scores higher than whitened by as much training text",
         pairs=[(OWN, scored("+whitened-random", BIENCODER))],
         **BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.order(
         "WH.d",
-        "a biencoder whitened by its corpus finds more than the contextual architecture with that corpus as context",
+        "a biencoder whitened by the searched corpus scores higher than the contextual architecture that reads it",
         pairs=[(OWN, scored("", CONTEXTUAL))],
         **BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.interaction(
         "WH.e",
-        "sixty-four documents give at least half of what all documents give",
+        "whitening by 64 documents gives at least half of the gain of whitening by all documents",
         of=(scored("+whitened64", BIENCODER), AS_IS),
         above=(OWN, scored("+whitened64", BIENCODER)),
         because="half of the gain: the first 64 documents add more than all that follow",
@@ -209,15 +209,14 @@ CLAIMS = (
     ),
     Claim.order(
         "WH.f",
-        "whitening adds to the architecture: the contextual model, too, finds more if whitened by its corpus",
+        "whitening adds to the architecture: the contextual model, too, scores higher if whitened by the searched corpus",
         pairs=[(scored("+whitened", CONTEXTUAL), scored("", CONTEXTUAL))],
         **BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.interaction(
         "WH.g",
-        "two moments take more from the right corpus than the architecture: own less another corpus, for the whitened "
-        "biencoder above the contextual model",
+        "the searched corpus instead of another one is worth more to a whitened biencoder than to the contextual model",
         of=(OWN, scored("+whitened-wrong", BIENCODER)),
         above=(scored("", ARCHITECTURE_DOMAIN), scored("+wrong", ARCHITECTURE_DOMAIN)),
         because="any difference beyond chance",
@@ -225,7 +224,7 @@ CLAIMS = (
     ),
     Claim.order(
         "WH.h",
-        "whitening gives a biencoder more than subtracting the mean, all-but-the-top, Rocchio feedback and hubness "
+        "a biencoder gains more by whitening than by mean subtraction, all-but-the-top, Rocchio feedback and hubness "
         "correction",
         pairs=[(OWN, scored(view, BIENCODER)) for view in ("+centred", "+all-but-the-top", "+rocchio", "+hubness")],
         because="any difference beyond chance",

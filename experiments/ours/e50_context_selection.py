@@ -28,14 +28,14 @@ def runs(scale: str) -> tuple[Run, ...]:
 TABLE = Table(
     name="context_selection",
     caption=(
-        "NDCG@10 of the contextual model on batches of one domain, by the documents of the searched corpus that are "
-        "its context. The last column reads the test queries, so it is a bound and not a way to search."
+        "NDCG@10 of the contextual model on batches of one domain, by the selection of its context documents from the "
+        "searched corpus. The last column selects by the test queries. It is an upper bound, not a usable method."
     ),
     columns=tuple(
         Column(label=label, value=f"selection/{way}/mean/ndcg_at_10", factor=100, decimals=2)
         for way, label in SELECTIONS.items()
     ),
-    rows=(Row(label="contextual, one domain a batch", runs=pick(**SELECTED)),),
+    rows=(Row(label="contextual, one domain per batch", runs=pick(**SELECTED)),),
 )
 
 
@@ -54,7 +54,7 @@ COMMON: dict[str, Any] = {
 CLAIMS = (
     Claim.equivalence(
         "CS.a",
-        "centres, typical and diverse documents as context score within half a point of random ones",
+        "central, typical and diverse documents as context score within half a point of random ones",
         pairs=[(score(way), score("random")) for way in ("centres", "typical", "diverse")],
         delta=HALF_A_POINT,
         because=BELOW_SMALLEST_GAIN,
@@ -65,7 +65,7 @@ CLAIMS = (
         "documents near the test queries as context score higher than random ones",
         pairs=[(score("relevant"), score("random"))],
         delta=HALF_A_POINT,
-        because="any difference beyond chance; within half a point there is no effect",
+        because="any difference beyond chance; effects within half a point are small",
         **COMMON,
     ),
 )

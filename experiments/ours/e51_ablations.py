@@ -35,8 +35,8 @@ CONTEXTS = {"in-corpus": "", "out-of-corpus": "+wrong", "null": "+null"}
 TABLE = Table(
     name="ablations",
     caption=(
-        "NDCG@10 of the contextual model on batches of one domain, with one detail changed at a time, under documents "
-        "of the searched corpus, of another one, and under null vectors. Sequence dropout 1 is the context-blind model."
+        "NDCG@10 of the contextual model on batches of one domain with one detail changed at a time, with in-corpus, "
+        "out-of-corpus and null context. Sequence dropout 1 is the context-blind model."
     ),
     columns=(
         Column(label="train loss", value="train/loss", decimals=2),
@@ -63,7 +63,7 @@ HALF_DROPPED = CHANGES["sequence dropout 0.5"]
 CLAIMS = (
     Claim.equivalence(
         "AB.a",
-        "sequence dropout of 0 and of 0.5 score within half a point of 0.005, with in-corpus context",
+        "with sequence dropout 0 and 0.5, a model scores within half a point of 0.005 under in-corpus context",
         pairs=[(score(CHANGES[name]), score({})) for name in ("no sequence dropout", "sequence dropout 0.5")],
         delta=HALF_A_POINT,
         source="§5 (0.005, not varied there)",
@@ -81,7 +81,7 @@ CLAIMS = (
     ),
     Claim.equivalence(
         "AB.c",
-        "no soft prompts and eight score within half a point of two",
+        "with no and with eight soft prompts, a model scores within half a point of two",
         pairs=[(score(CHANGES[name]), score({})) for name in ("no soft prompts", "8 soft prompts")],
         delta=HALF_A_POINT,
         source="our question: the official code has soft prompts, the paper does not mention them",

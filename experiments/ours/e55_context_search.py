@@ -39,8 +39,8 @@ def runs(scale: str) -> tuple[Run, ...]:
 TABLE = Table(
     name="context_search",
     caption=(
-        "Ways that might make a pretrained contextual model read its corpus: NDCG@10 on validation collections under "
-        "in-corpus context, and its gain over random training text and over another corpus. One seed per row."
+        "Ways that might make a pretrained contextual model read its corpus: NDCG@10 on validation collections with "
+        "in-corpus context, and its gain over random training text and over out-of-corpus context. One seed per row."
     ),
     columns=(
         Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),

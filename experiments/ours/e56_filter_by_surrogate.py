@@ -23,8 +23,8 @@ WORDS, MINILM = base("mini").surrogate, "minilm"
 CLUSTERS: dict[str, Any] = BATCHES | {"surrogate": WORDS, "filter_model": None}
 UNFILTERED = CLUSTERS | {"filter": "none"}
 WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("one source a batch", NEITHER),
-    ("one domain a batch", NEITHER_DOMAIN),
+    ("one source per batch", NEITHER),
+    ("one domain per batch", NEITHER_DOMAIN),
     ("clusters, filter by word vectors (Table 1)", CLUSTERS),
     ("clusters, no filter", UNFILTERED),
     ("clusters, filter by MiniLM", CLUSTERS | {"filter_model": MINILM}),
@@ -33,7 +33,7 @@ WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 ON_VALIDATION = {"suite": tuple(VALIDATION.values())}
 ON_TEST = {"suite": base("mini").suite, "seed": SEEDS}
-TESTED = {"one source a batch": NEITHER, "clusters with the filter": CLUSTERS, "clusters, no filter": UNFILTERED}
+TESTED = {"one source per batch": NEITHER, "clusters with the filter": CLUSTERS, "clusters, no filter": UNFILTERED}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -63,9 +63,9 @@ COLUMNS = (
 TABLE = Table(
     name="filter_by_surrogate",
     caption=(
-        "A biencoder from MiniLM on plain batches and on clusters, by the encoder of the clusters and of the filter: "
-        "share of the negatives that the filter masks, training loss, and NDCG@10 on validation collections. One seed "
-        "per row."
+        "A biencoder from MiniLM, by the encoder of clusters and filter: share of masked negatives in %, training "
+        "loss, and NDCG@10 on validation collections, for plain batches and for clusters. The encoder builds the "
+        "clusters or decides what the filter masks. One seed per row."
     ),
     columns=COLUMNS,
     rows=tuple(Row(label=label, runs=pick(**way | ON_VALIDATION)) for label, way in WAYS),
@@ -73,7 +73,7 @@ TABLE = Table(
 
 TESTED_TABLE = Table(
     name="filter_at_mini",
-    caption="The same on the test suite: plain batches of one source, and clusters with and without the filter.",
+    caption="The same comparison on the test suite: plain batches of one source, and clusters with and without the filter.",
     columns=COLUMNS,
     rows=tuple(Row(label=label, runs=pick(**way | ON_TEST), scales=("mini",)) for label, way in TESTED.items()),
 )

@@ -42,7 +42,14 @@ from repro.evaluate.collections import (
     search_collection,
 )
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.lexical import PRIOR, Shares, Vectors, build_word_overlap, count_document_frequency, tokenize_words
+from repro.evaluate.lexical import (
+    PRIOR,
+    DocumentFrequencies,
+    Vectors,
+    build_word_overlap,
+    count_document_frequency,
+    tokenize_words,
+)
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
@@ -68,7 +75,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     suite, collections = inputs.suite, read_collections(inputs.suite)
     others = wrong_corpora(suite.datasets)
     training = compute_training_shares(inputs)
-    prior_V = training.as_prior()
+    prior_V = training.compute_prior()
     values_by_path: dict[str, list[np.ndarray]] = {}
     cache = open_cache(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
@@ -96,21 +103,21 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     return Measured(metrics, arrays, provenance)
 
 
-def compute_training_shares(inputs: Inputs) -> Shares:
+def compute_training_shares(inputs: Inputs) -> DocumentFrequencies:
     """Count the words of the training documents."""
     pairs = inputs.pairs
-    return Shares(count_document_frequency(pairs.blocks("document", TEXTS_PER_CHUNK)), len(pairs))
+    return DocumentFrequencies(count_document_frequency(pairs.blocks("document", TEXTS_PER_CHUNK)), len(pairs))
 
 
 def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     """Return the weight of each word, float32 (V,), for each name in WEIGHTS."""
     weights = {"flat": np.ones(len(prior_V), np.float32), "training": -np.log(prior_V).astype(np.float32)}
-    weights["wrong"] = Shares.of(wrong.documents).idf(prior_V)
+    weights["wrong"] = DocumentFrequencies.count(wrong.documents).idf(prior_V)
     for name, count in SAMPLES.items():
         context_texts = draw_context("own", own, num_contexts=count, seed=seed).texts
         assert context_texts is not None, "a context that is drawn from a corpus has texts"
-        weights[name] = Shares.of(context_texts).idf(prior_V)
-    return weights | {"own": Shares.of(own.documents).idf(prior_V)}
+        weights[name] = DocumentFrequencies.count(context_texts).idf(prior_V)
+    return weights | {"own": DocumentFrequencies.count(own.documents).idf(prior_V)}
 
 
 Weights = Mapping[str, np.ndarray]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.batches.sampler import BatchSampler, LeftOut, SamplerState
+from repro.batches.sampler import BatchSampler, DroppedPairs, SamplerState
 from repro.seeds import derive, make_rng
 from repro.storage.arrays import group_rows_by_code
 
@@ -78,9 +78,9 @@ class MixedSampler:
         return sum(map(len, self._sources))
 
     @property
-    def left_out(self) -> LeftOut:
+    def dropped_pairs(self) -> DroppedPairs:
         """Rows that one epoch of each source leaves out. No source is smaller than a batch."""
-        return LeftOut(sum(source.left_out.num_in_tails for source in self._sources), 0, 0)
+        return DroppedPairs(sum(source.dropped_pairs.num_in_tails for source in self._sources), 0, 0)
 
     def at(self, step: int) -> np.ndarray:
         """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""

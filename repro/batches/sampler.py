@@ -34,10 +34,11 @@ class SamplerState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Numbers of rows that an epoch leaves out.
+class DroppedPairs:
+    """Numbers of pairs that an epoch drops.
 
-    Rows in tails rotate from epoch to epoch. Rows of domains smaller than a batch are never used.
+    The tail of a domain is what remains after its last full batch. Other pairs are in the tail in each epoch. Pairs of
+    domains smaller than a batch are never used.
     """
 
     num_in_tails: int
@@ -81,11 +82,11 @@ class BatchSampler:
         return int((self._counts // self.batch_size).sum())
 
     @property
-    def left_out(self) -> LeftOut:
+    def dropped_pairs(self) -> DroppedPairs:
         """Rows that are not used in an epoch."""
         is_small = self._counts < self.batch_size
         num_in_tails = (self._counts[~is_small] % self.batch_size).sum()
-        return LeftOut(int(num_in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
+        return DroppedPairs(int(num_in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
 
     def at(self, step: int) -> np.ndarray:
         """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""

@@ -105,5 +105,5 @@ def select_valid(candidates: Sequence[Experiment], scales: Sequence[str]) -> lis
     if faults and not valid:
         raise faults[0]
     for fault in faults:
-        print_progress(f"left out: {fault}")
+        print_progress(f"skipped: {fault}")
     return valid

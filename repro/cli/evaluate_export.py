@@ -17,7 +17,9 @@ Model = Annotated[
 SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEIR folder, or a folder of BEIR folders")]
 WrongFrom = Annotated[
     str | None,
-    typer.Option(help="source of the unrelated context (default: another dataset of the suite, or desk if it has one)"),
+    typer.Option(
+        help="source of the out-of-corpus context (default: another collection of the suite, or desk if there is none)"
+    ),
 ]
 
 

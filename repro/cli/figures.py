@@ -110,7 +110,7 @@ def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
                 yield f"{figure.name} is not drawn: {error}"
             else:
                 if path is not None:
-                    yield f"drawn: {path}, its data next to it as .csv"
+                    yield f"picture: {path}, with its data as .csv"
 
 
 def draw_from_records(figure: Figure, scale: str, origin: str) -> Path | None:

@@ -20,7 +20,7 @@ from repro.cli.common import (
 )
 from repro.interop.arguments import check_suite
 from repro.interop.named_runs import check_run_is_contextual
-from repro.records.lookup import resolve_experiments, run_of_id
+from repro.records.lookup import find_run_by_id, resolve_experiments
 from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import run_id
@@ -157,7 +157,7 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
     if identifier and (artefact or where):
         raise ValueError(f"--run {identifier} already selects one run: drop the artefact and --where")
     if identifier:
-        return run_of_id(identifier)
+        return find_run_by_id(identifier)
     if artefact is None:
         raise ValueError("which run? give --run ID, or an artefact and --where field=value")
     conditions = dict(_parse_condition(text) for text in where)
@@ -214,7 +214,7 @@ def explain_context(
         raise ValueError("which model? give the beginning of a run's id, or --model FOLDER")
     if not query.strip():
         raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
-    source = run_id(run_of_id(run)) if run else str(model)
+    source = run_id(find_run_by_id(run)) if run else str(model)
     check_run_is_contextual(source)
     if suite is not None:
         check_suite(suite)

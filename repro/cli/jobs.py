@@ -31,7 +31,7 @@ from repro.cli.common import (
     print_line,
     print_progress,
 )
-from repro.records.lookup import ID_PREFIX, get_sweep_name, resolve_runs, run_of_id, split_words
+from repro.records.lookup import ID_PREFIX, find_run_by_id, get_sweep_name, resolve_runs, split_words
 from repro.spec.registry import artefacts
 from repro.spec.scales import get_scale
 from repro.storage.paths import check_home, find_other_writers
@@ -133,14 +133,14 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the state of every run and its reason: recorded, running, queued, interrupted, failed, cancelled or missing."""
-    from slurm.status import statuses
+    from slurm.status import get_statuses
     from slurm.tables import make_live_table, show_status
 
     if watch and as_json:
         raise ValueError("--watch refreshes a table, --json prints once: give one of them")
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:
-        return print_json([asdict(status) for status in statuses(runs)])
+        return print_json([asdict(status) for status in get_statuses(runs)])
     if not watch:
         return show_status(runs)
     table, is_active = make_live_table(runs)
@@ -162,9 +162,9 @@ def why(
     if not ID_PREFIX.fullmatch(run):
         # so that a misspelt claim is not reported as an unknown run
         return _explain_claim(run, scale, as_json)
-    from slurm.status import why as explain_run
+    from slurm.status import explain_run
 
-    explanation = explain_run(run_of_id(run))
+    explanation = explain_run(find_run_by_id(run))
     if as_json:
         return print_json(explanation)
     for name, value in explanation.items():

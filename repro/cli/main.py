@@ -193,7 +193,7 @@ def run(
     recorded, missing = split_recorded(runs, [get_local_records()])
     scales = ", ".join(name for name in ORDER if any(run.scale == name for run in runs))
     requested = count_noun(len(set(runs)), "run")
-    print_line(f"{requested} asked for, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
+    print_line(f"{requested} requested, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if dry_run:
         return plan(what, scale, seed)
     if missing:
@@ -327,7 +327,7 @@ def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_j
     if pivot and (rows := list_pivot_rows(runs, *pivot)):
         from repro.cli.figures import render_pivot
 
-        print_progress(f"drawn: {render_pivot(rows, *pivot)}, its data next to it as .csv")
+        print_progress(f"picture: {render_pivot(rows, *pivot)}, with its data as .csv")
 
 
 def _is_selected(name: str, what: Sequence[str] | None) -> bool:

@@ -38,7 +38,7 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
     texts = {**regenerate_pages(judged, scale), **make_front_pictures(), **make_gallery_pictures()}
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
     for path, text in changed.items():
-        print(f"{path.name} {'would change' if dry_run else 'is renewed'}", file=sys.stderr)
+        print(f"{path.name} {'would change' if dry_run else 'was updated'}", file=sys.stderr)
         if not dry_run:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as part:

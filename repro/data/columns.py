@@ -46,7 +46,7 @@ class Columns:
             raise ValueError("without labels there is no column and no threshold of labels: leave one of them out")
         unknown = sorted(set(self.names) - set(ACCEPTED))
         if unknown:
-            raise ValueError(f"columns {unknown} mean nothing here; name some of {list(ACCEPTED)}")
+            raise ValueError(f"unknown columns {unknown}; choose from {list(ACCEPTED)}")
 
     @property
     def needed(self) -> tuple[str, ...]:

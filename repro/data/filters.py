@@ -29,7 +29,7 @@ class EvaluatedTexts:
         for collection in collections:
             self._texts.update(map(form, (*collection.documents, *collection.queries)))
 
-    def has_text_of(self, row: Row) -> bool:
+    def contains_text(self, row: Row) -> bool:
         """Return whether the row's document or query is an evaluated document or query."""
         return self.form(row.document) in self or self.form(row.query) in self
 
@@ -46,7 +46,7 @@ def drop_evaluated_rows(
     """Drop and count rows whose document or query is evaluated, either in full or after `cut`."""
     for row in rows:
         # A query may equal an evaluated one only after it is shortened.
-        if evaluated.has_text_of(row) or (cut is not None and evaluated.has_text_of(cut(row))):
+        if evaluated.contains_text(row) or (cut is not None and evaluated.contains_text(cut(row))):
             removed["evaluated"] += 1
         else:
             yield row

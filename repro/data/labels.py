@@ -16,7 +16,7 @@ from pathlib import Path
 
 from repro.data.columns import Columns
 from repro.data.folders import is_beir, match_ending
-from repro.data.readers import LOW_LABEL, ForeignRow, UsedColumns, list_pair_paths, read_foreign
+from repro.data.readers import LOW_LABEL, ForeignRow, UsedColumns, list_pair_paths, read_foreign_rows
 
 USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
 MAX_ROWS_PER_QUERY, MAX_NEGATIVES = 4_096, 100
@@ -82,7 +82,7 @@ def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool 
         if is_jsonl and not _may_have_labels(path, columns):
             continue
         used_columns: UsedColumns = {}
-        for row in read_foreign(path, columns, used_columns, skip_bad=skip_bad):
+        for row in read_foreign_rows(path, columns, used_columns, skip_bad=skip_bad):
             if not math.isnan(row.label):
                 labels.files.add(path)
                 labels.note(row.label)

@@ -73,7 +73,7 @@ UsedColumns = dict[str, str]
 """Descriptions of the columns that were used, each with the location of its first use."""
 
 
-def read_foreign(
+def read_foreign_rows(
     source: Path, columns: Columns | None = None, used_columns: UsedColumns | None = None, *, skip_bad: bool = False
 ) -> Iterator[ForeignRow]:
     """Yield the pairs of a file, of a BEIR folder, or of all files of a folder in the order of their names.
@@ -107,7 +107,7 @@ def list_pair_paths(source: Path) -> list[Path]:
 
 
 def estimate_text_size(*sources: Path) -> int:
-    """Estimate the number of bytes of the texts that `read_foreign` would read. Damaged files count with their size."""
+    """Estimate the number of bytes of the texts that `read_foreign_rows` would read. Damaged files count with their size."""
     return sum(_estimate_file_size(path) for source in sources for path in list_files_to_read(source))
 
 

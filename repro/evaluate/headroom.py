@@ -18,7 +18,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
 from repro.evaluate.collections import Collection, read_collections, score_headline, search_collection
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.lexical import Shares, build_word_overlap
+from repro.evaluate.lexical import DocumentFrequencies, build_word_overlap
 from repro.storage.arrays import load_array
 
 NUM_TRAINING = 8192
@@ -76,10 +76,10 @@ def compute_context_idf(corpus: Retrieval, count: int, seed: int, prior_V: np.nd
     """Return the IDF of the context documents drawn from a corpus, float32 (V,)."""
     texts = draw_context("own", corpus, num_contexts=count, seed=seed).texts
     assert texts is not None, "a context that is drawn from a corpus has texts"
-    return Shares.of(texts).idf(prior_V)
+    return DocumentFrequencies.count(texts).idf(prior_V)
 
 
 def compute_training_prior(pairs: Pairs) -> np.ndarray:
     """Return the share of training documents that contain each word, float64 (V,), from evenly spaced documents."""
     rows = np.unique(np.linspace(0, len(pairs) - 1, NUM_TRAINING).astype(np.int64))
-    return Shares.of(pairs.texts("document", rows)).as_prior()
+    return DocumentFrequencies.count(pairs.texts("document", rows)).compute_prior()

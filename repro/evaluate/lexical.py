@@ -1,7 +1,7 @@
 """Word overlap: the BM25 formula over WordPiece tokens as an inner product, with IDF weights from any text.
 
-A word in a share p of documents weighs −log p. A share counted in n documents is mixed with a prior share, that of the
-training text. The prior counts as `PRIOR` additional documents.
+The weight of a word is −log p, where p is the share of documents that contain it. A share counted in n documents is mixed
+with a prior, the share in the training text. The prior counts as `PRIOR` additional documents.
 
 Shapes: Q queries, D documents, N texts, V words of the vocabulary, W words of the queries.
 """
@@ -29,14 +29,14 @@ Vectors = tuple[Matrix, Matrix]
 
 
 @dataclass(frozen=True)
-class Shares:
+class DocumentFrequencies:
     """Document counts of each word, (V,), and the total number of documents."""
 
     counts_V: np.ndarray
     num_documents: int
 
     @classmethod
-    def of(cls, documents: Sequence[str]) -> Shares:
+    def count(cls, documents: Sequence[str]) -> DocumentFrequencies:
         """Count the words of some documents."""
         return cls(count_document_frequency([documents]), len(documents))
 
@@ -46,7 +46,7 @@ class Shares:
         share_V = (self.counts_V + PRIOR * prior_V) / (self.num_documents + PRIOR)
         return -np.log(share_V).astype(np.float32)
 
-    def as_prior(self) -> np.ndarray:
+    def compute_prior(self) -> np.ndarray:
         """Return the share of each word, float64 (V,). Half a document is added, so every share is above 0."""
         prior_V: np.ndarray = (self.counts_V + 0.5) / (self.num_documents + 1)
         return prior_V
@@ -92,7 +92,7 @@ def build_word_overlap(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
 
 def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
     """Return the count of each of the sorted words in each text, float32 (N, W)."""
-    # Words that no query holds add nothing to an inner product.
+    # Words that occur in no query add nothing to an inner product.
     is_query_word = np.isin(tokens.ids, words_W)
     rows = np.repeat(np.arange(len(tokens)), tokens.lengths)[is_query_word]
     columns = np.searchsorted(words_W, tokens.ids[is_query_word])

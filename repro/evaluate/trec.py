@@ -79,19 +79,19 @@ def score_files(
         )
         if len(unjudged) == len(run):
             raise ValueError(f"{message}: do these judgements belong to another collection?")
-        progress(f"{message}: left out, as trec_eval does")
+        progress(f"{message}: skipped, as trec_eval does")
     judged_run = {query_id: hits for query_id, hits in run.items() if query_id in judgements}
     if len(judged_run) < len(judgements):
-        progress(f"{len(judged_run)} of {len(judgements)} judged queries have a ranking; the others count 0")
+        progress(f"{len(judged_run)} of {len(judgements)} judged queries have a ranking; the others count as 0")
     if not any(document_id in judgements[query_id] for query_id, hits in judged_run.items() for document_id in hits):
         progress("no ranked document is judged, so every score is 0: do both files have the same document ids?")
     scores = score(judged_run, judgements, rank=rank_as_trec_eval)
-    # Scoring again with ties the other way shows the number of queries that depend on ids.
+    # Score again with ties in the opposite order. Queries whose score changes depend on ids alone.
     reversed_Q = score(judged_run, judgements, (HEADLINE,), rank=rank_in_float32)[HEADLINE]
-    num_decided = int((np.abs(reversed_Q - scores[HEADLINE]) > 1e-6).sum())
-    if num_decided:
+    num_tied = int((np.abs(reversed_Q - scores[HEADLINE]) > 1e-6).sum())
+    if num_tied:
         progress(
-            f"ids decide ties in {count_noun(num_decided, 'query', 'queries')}: the larger id goes first, as in trec_eval "
+            f"ids decide ties in {count_noun(num_tied, 'query', 'queries')}: the larger id goes first, as in trec_eval "
             f"(NDCG@10 {float(reversed_Q.mean()):.4f} with the smaller one first)"
         )
     num_junk = sum(all(grade < 0 for grade in grades.values()) for grades in judgements.values())
@@ -99,5 +99,5 @@ def score_files(
         subject = count_noun(
             num_junk, "query with only negative grades counts", "queries with only negative grades count"
         )
-        progress(f"{subject} 0, as in trec_eval")
+        progress(f"{subject} as 0, as in trec_eval")
     return {"num_queries": len(judgements)} | {measure: float(values.mean()) for measure, values in scores.items()}

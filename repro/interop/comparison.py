@@ -155,16 +155,13 @@ def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str]
 
 def make_differences_view(differences: Sequence[Difference]) -> View:
     """Return a table of differences, one per row."""
-    rows = tuple(
-        (
-            f"{difference.first} − {difference.other}",
-            *_format_interval_cells(difference),
-            f"{difference.num_ahead} of {difference.num_collections}",
-        )
-        for difference in differences
-    )
+    rows = []
+    for difference in differences:
+        name = f"{difference.first} − {difference.other}"
+        num_ahead = f"{difference.num_ahead} of {difference.num_collections}"
+        rows.append((name, *_format_interval_cells(difference), num_ahead))
     header = ("difference", "mean", "95 %", "ahead in")
-    return View("Differences, points of NDCG@10", header, rows, (INTERVAL_NOTE,), "lrrr")
+    return View("Differences, points of NDCG@10", header, tuple(rows), (INTERVAL_NOTE,), "lrrr")
 
 
 def make_measures_view(

@@ -58,7 +58,7 @@ from repro.interop.opening import Opened, Progress, find_bm25_run, open_model, o
 from repro.interop.read_share import estimate_read_share
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import review_seen_queries
-from repro.interop.trained_widths import describe_widths, parse_widths, warnings
+from repro.interop.trained_widths import describe_widths, list_width_warnings, parse_widths
 from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
 from repro.pipeline.corpora import make_corpus_stage
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
@@ -72,7 +72,7 @@ from repro.text import count_noun, format_number, format_seconds, make_encoding_
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
-UNCHANGED_LABEL = "as it is"
+UNCHANGED_LABEL = "unchanged"
 """Label of the original vectors next to whitened ones."""
 
 
@@ -174,7 +174,7 @@ class Scores:
         metadata = self.provenance["model"]
         unknown = list_unknown_token_warnings(self.provenance["unknown_tokens"])
         suggestions = list_suggestions(self.differences, self.provenance["cut"], metadata.get("max_tokens"))
-        return [*self.warnings, *unknown, *warnings(metadata, self.suite, self.metrics), *suggestions]
+        return [*self.warnings, *unknown, *list_width_warnings(metadata, self.suite, self.metrics), *suggestions]
 
 
 def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, progress: Progress = print) -> Scores:

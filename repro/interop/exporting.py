@@ -67,6 +67,7 @@ def export_model(
         folder: Target folder.
         to: One of `FORMATS`.
         width: Truncate the vectors to this many dimensions, and normalise them again.
+        growth_on: Suite on which the card's note on a growing corpus is measured. None: no such note.
         progress: Called with each message.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from repro.records.lookup import ID_PREFIX, RECORDS, run_of_id
+from repro.records.lookup import ID_PREFIX, RECORDS, find_run_by_id
 from repro.records.store import try_read_record
 from repro.spec import Run
 from repro.spec.identity import get_training_id, run_id
@@ -21,7 +21,7 @@ def find_named_run(source: str) -> Run | None:
     """
     if Path(source).is_dir() or not ID_PREFIX.fullmatch(source):
         return None
-    return run_of_id(source)
+    return find_run_by_id(source)
 
 
 def check_run_is_contextual(source: str) -> None:

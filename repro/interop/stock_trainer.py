@@ -34,7 +34,7 @@ class ClusterBatchSampler(DefaultBatchSampler):
         return len(self._batches)
 
 
-def cluster_batch_sampler(
+def make_cluster_batch_sampler(
     domain_codes_N: np.ndarray, clusters: Clusters, packing: str = "random"
 ) -> Callable[..., ClusterBatchSampler]:
     """Return a factory for `SentenceTransformerTrainingArguments(batch_sampler=…)`.

@@ -37,7 +37,7 @@ PAIRS_PER_BLOCK = 65_536
 
 
 @dataclass
-class Seen:
+class SeenQueries:
     """Ids of the queries of a suite that were trained on, by collection.
 
     Attributes:
@@ -79,9 +79,11 @@ def find_training_run(source: str) -> Run | None:
     return run if run is not None and run.architecture in TRAINED else None
 
 
-def find_seen_queries(source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]) -> Seen:
+def find_seen_queries(
+    source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]
+) -> SeenQueries:
     """Return the queries that a model was trained on. Empty if its training pairs are unknown."""
-    seen = Seen()
+    seen = SeenQueries()
     run = find_training_run(source)
     if run is None:
         return seen
@@ -94,7 +96,7 @@ def find_seen_queries(source: str, collections: Mapping[str, Collection], progre
             continue
         graph = StageGraph(phase)
         if Path(source).is_dir() and not _is_built(graph):
-            # A corpus is not built for the sake of this check.
+            # This check alone does not justify building a corpus.
             progress(
                 f"{source} was trained on the corpus {phase.corpus}, which is not on this machine: the suite's queries are "
                 "not compared with its training queries, so they may be among them"
@@ -110,7 +112,7 @@ def find_seen_queries(source: str, collections: Mapping[str, Collection], progre
 
 
 def _is_built(graph: StageGraph) -> bool:
-    # raised if the corpus is not available on this machine
+    # ValueError is raised if the corpus is not available on this machine.
     with suppress(ValueError):
         return bool(graph.corpus.is_built)
     return False
@@ -129,12 +131,12 @@ def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByTe
             grades = retrieval.judgements.get(query_id, {})
             relevant = [documents[key] for key, grade in grades.items() if grade > 0 and key in documents]
             queries_by_text[normalize_loosely(text)].append((name, query_id, relevant))
-    # texts of punctuation only have an empty form and would all match each other
+    # Texts that consist of punctuation have an empty normalised form, and would all match each other.
     queries_by_text.pop("", None)
     return queries_by_text
 
 
-def _add_seen(pairs: Pairs, queries: QueriesByText, seen: Seen) -> None:
+def _add_seen(pairs: Pairs, queries: QueriesByText, seen: SeenQueries) -> None:
     """Add the queries that occur in the training pairs to `seen`."""
     for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
         rows = np.arange(block.start, block.stop)
@@ -177,7 +179,7 @@ def review_seen_queries(
             counts[source] = seen_counts
             lines.append(_format_seen_line(source, seen_counts, _count_queries(collections), left_out=leave_out))
     if leave_out:
-        suite, remaining = drop_seen(suite, collections, seen.values())
+        suite, remaining = drop_seen_queries(suite, collections, seen.values())
         lines.append(_format_dropped_line(collections, remaining))
         collections = remaining
     for line in lines:
@@ -201,8 +203,8 @@ def _format_seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_
     return f"{line}: {effect}"
 
 
-def drop_seen(
-    suite: Suite, collections: Mapping[str, Collection], seen: Iterable[Seen]
+def drop_seen_queries(
+    suite: Suite, collections: Mapping[str, Collection], seen: Iterable[SeenQueries]
 ) -> tuple[Suite, dict[str, Collection]]:
     """Return a suite and its collections without the seen queries. Collections without other queries are dropped.
 

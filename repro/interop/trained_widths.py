@@ -48,7 +48,7 @@ def describe_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
     return {"widths": list(widths), "untrained_widths": find_untrained_widths(opened, widths)}
 
 
-def warnings(metadata: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
+def list_width_warnings(metadata: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
     """Return a warning with the lost points for each scored prefix that the model was not trained for.
 
     The loss refers to the first scored context, which is the model's own corpus unless it was excluded.

@@ -12,7 +12,7 @@ from repro.interop.opening import Progress, open_suite
 DEFAULT_SUITE = "desk"
 """Source of the wrong corpus if a suite has a single dataset. It is mined from wheels."""
 OPTION_HINT = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
-SUITE_HINT = "and a --suite of several would lend another of its own"
+SUITE_HINT = "a --suite with several collections would use another of its own"
 
 
 def check_wrong_from(source: str | None, contexts: Sequence[str]) -> None:
@@ -45,7 +45,7 @@ def find_wrong_source(
         raise ValueError(f"--wrong-from {source or DEFAULT_SUITE} has no other corpus than the one that is searched")
     # sorted first, so that the name decides between equal sizes
     largest = max(sorted(others, key=lambda corpus: corpus.name), key=lambda corpus: len(corpus.documents))
-    reason = "" if source else f"; {suite.name} has one collection only, {hint}"
+    reason = "" if source else f"; {suite.name} has only one collection; {hint}"
     progress(
         f"wrong context: drawn from {largest.name} of {other_suite.name}, {len(largest.documents)} documents{reason}"
     )

@@ -19,7 +19,7 @@ from repro.pipeline.needs import needs_surrogate
 from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.seeds import make_rng
 from repro.spec import Run
-from repro.storage.arrays import load_array, read_here_and_there
+from repro.storage.arrays import advise_random_access, load_array
 from repro.storage.files import read_json
 
 
@@ -71,7 +71,7 @@ class Inputs:
     def tokens(self, side: str, num_words: int | None = None) -> Tokens:
         """Load the token ids of every query or document, prompt included. Ids must be below `num_words`."""
         tokens = load_tokens(self.graph.tokens.path / side, len(self.pairs), num_words)
-        read_here_and_there(tokens.ids, tokens.offsets)
+        advise_random_access(tokens.ids, tokens.offsets)
         return tokens
 
     def embeddings(self, side: Side) -> np.ndarray | None:
@@ -88,7 +88,7 @@ class Inputs:
     def content_keys(self) -> np.ndarray:
         """The key of the document of each pair, int64 (N,), memory-mapped. Equal keys mean equal texts."""
         keys_N = load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
-        read_here_and_there(keys_N)
+        advise_random_access(keys_N)
         return keys_N
 
     @cached_property
@@ -97,7 +97,7 @@ class Inputs:
         if self.run.known_positives == "ignore":
             return None
         positives = KnownPositives.load(self.graph.positives.path, len(self.pairs))
-        read_here_and_there(positives.query_keys_N, positives.links_2L)
+        advise_random_access(positives.query_keys_N, positives.links_2L)
         return positives
 
     @cached_property

@@ -57,7 +57,7 @@ def find_claim(id: str) -> tuple[Experiment, Claim]:
     if key not in claims:
         similar = get_close_matches(key, claims, n=1, cutoff=0.7)
         hint = f", did you mean {claims[similar[0]][1].id!r}?" if similar else ""
-        raise ValueError(f"unknown claim {id!r}{hint}; `repro check` lists them all")
+        raise ValueError(f"unknown claim {id!r}{hint}; `repro check` lists the claims")
     return claims[key]
 
 

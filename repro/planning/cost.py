@@ -271,12 +271,12 @@ def get_efficiency(width: int) -> float:
 
 
 def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
-    rates = sorted(
-        _read_training_record(record).flops
-        / _get_seconds(record)
-        * (get_efficiency(width) / get_efficiency(record.run.hidden_size))
-        for record in records
-    )
+    rates = []
+    for record in records:
+        rate = _read_training_record(record).flops / _get_seconds(record)
+        # A wider layer uses more of the peak speed, so rates of other widths are converted to this width.
+        rates.append(rate * (get_efficiency(width) / get_efficiency(record.run.hidden_size)))
+    rates.sort()
     errors = []
     # Leave-one-out error: each rate against the median of the others.
     if len(rates) > 1:

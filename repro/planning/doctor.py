@@ -53,7 +53,7 @@ def run_checks() -> Iterator[Finding]:
     warning = find_other_writers()
     yield Finding("home", not warning, warning or f"only you may write to {get_home()}")
     sbatch = shutil.which("sbatch")
-    yield Finding("slurm", sbatch is not None, sbatch or "no sbatch here: local queue only")
+    yield Finding("slurm", sbatch is not None, sbatch or "no sbatch on this machine: local queue only")
     yield from map(_check_scale, ORDER)
 
 

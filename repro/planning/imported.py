@@ -137,14 +137,14 @@ class Planned:
         lines.append(self._format_sum())
         seconds = dict(zip(self.runs, self.seconds, strict=True))
         for run in self.runs:
-            name = "MiniLM as it is" if run.architecture == "surrogate" else run.architecture
+            name = "off-the-shelf MiniLM" if run.architecture == "surrogate" else run.architecture
             name += f" from {run.start}" if run.architecture in TRAINED and run.start not in FROM_WORDS else ""
             time = f", about {format_seconds(seconds[run])}" if seconds.get(run) else ""
             lines.append(f"  {run_id(run)}  {name}{_format_length(run)}{time}")
         if any(self.seconds):
             lines.append(f"all runs: about {format_seconds(sum(filter(None, self.seconds)))} on two cores")
         model_name = next((run_id(run) for run in reversed(self.runs) if run.architecture in TRAINED), "bm25")
-        edited_note = ", which differs from what would be planned, so it is left as it is: remove it to plan again"
+        edited_note = ", which differs from what would be planned, so it is kept: remove it to plan again"
         return [
             *lines,
             f"the runs are in {self.path}{edited_note if self.was_edited else ''}. Go on with",

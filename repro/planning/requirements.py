@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.paper.hub import SOURCES
-from repro.data.paper.local_copies import fetch, format_size, list_source_names, problems, resolve_sources
+from repro.data.paper.local_copies import fetch, find_problems, format_size, list_source_names, resolve_sources
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import FIXED_ENCODERS
@@ -107,9 +107,9 @@ def _make_copy_requirement(name: str) -> Need:
     return Need(
         f"data {name}",
         f"about {format_size(name)} from {origin}",
-        lambda: not problems(name, is_thorough=False),
+        lambda: not find_problems(name, is_thorough=False),
         lambda progress: fetch(name, progress=progress),
-        lambda: problems(name),
+        lambda: find_problems(name),
     )
 
 
@@ -164,16 +164,16 @@ def _make_encoder_requirement(name: str) -> Need:
 
 
 def _make_local_requirement(name: str) -> Need:
-    def problems() -> list[str]:
+    def list_problems() -> list[str]:
         try:
             get_encoder_folder(name)
         except ValueError as error:
             return [str(error)]
         return []
 
-    if problems():
-        return _make_unfetchable_requirement(f"encoder {name}", "; ".join(problems()))
-    return Need(f"encoder {name}", "a local folder", lambda: True, lambda progress: None, problems)
+    if list_problems():
+        return _make_unfetchable_requirement(f"encoder {name}", "; ".join(list_problems()))
+    return Need(f"encoder {name}", "a local folder", lambda: True, lambda progress: None, list_problems)
 
 
 def _make_wheel_requirement() -> Need:

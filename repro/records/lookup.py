@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.records.store import split_recorded, try_read_record
-from repro.spec import TRAINED, Experiment, Run, is_random, run_from_fields
+from repro.spec import TRAINED, Experiment, Run, depends_on_seed, run_from_fields
 from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
@@ -75,12 +75,12 @@ def resolve_runs(
     for experiment in resolve_experiments(artefacts) if has_artefacts else ():
         includes_all = all_seeds or is_unpublished or seeds
         candidates = experiment.runs(scale) if includes_all else experiment.local_runs(scale)
-        artefact_runs += [run for run in candidates if not seeds or run.seed in seeds or not is_random(run)]
+        artefact_runs += [run for run in candidates if not seeds or run.seed in seeds or not depends_on_seed(run)]
     # A seed that exists for only some artefacts is accepted. One that exists for none is a mistake.
-    missing_seeds = sorted({*(seeds or ())} - {run.seed for run in artefact_runs if is_random(run)})
+    missing_seeds = sorted({*(seeds or ())} - {run.seed for run in artefact_runs if depends_on_seed(run)})
     runs = []
     for word in files_and_ids:
-        runs += read_runs(Path(word)) if _is_file(word) else [run_of_id(word)]
+        runs += read_runs(Path(word)) if _is_file(word) else [find_run_by_id(word)]
     runs += artefact_runs
     if missing_seeds or not runs:
         raise ValueError(_describe_no_run(artefacts or arguments or ["all"], artefacts, scale, missing_seeds))
@@ -94,17 +94,17 @@ def describe_seeds(arguments: Sequence[str] | None, scale: str) -> list[str]:
     if "seed" in axes or (files_and_ids and not artefacts):
         return []
     selected = resolve_experiments(artefacts)
-    existing = {run.seed for experiment in selected for run in experiment.runs(scale) if is_random(run)}
-    planned = {run.seed for experiment in selected for run in experiment.local_runs(scale) if is_random(run)}
+    existing = {run.seed for experiment in selected for run in experiment.runs(scale) if depends_on_seed(run)}
+    planned = {run.seed for experiment in selected for run in experiment.local_runs(scale) if depends_on_seed(run)}
     if not planned or planned == existing:
         return []
     defaults = {seed for experiment in selected for seed in experiment.local_seeds}
     if planned & defaults:
         reason = "the default, which keeps a first run short"
     else:
-        reason = f"the lowest at scale {scale}, which has no seed {format_spans(defaults)}"
+        reason = f"the lowest seed at scale {scale}, which has no seed {format_spans(defaults)}"
     return [
-        f"seed {format_spans(planned)} of {format_spans(existing)}: {reason}; --seed N plans another, --all-seeds "
+        f"seed {format_spans(planned)} of {format_spans(existing)}: {reason}; --seed N selects another, --all-seeds "
         "plans all"
     ]
 
@@ -123,7 +123,7 @@ def _describe_no_run(
     selected = resolve_experiments(artefacts)
     if not missing_seeds:
         return describe_missing_scale(arguments, selected, scale)
-    seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if is_random(run)})
+    seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if depends_on_seed(run)})
     command = f"repro plan {' '.join(artefacts or arguments)} --scale {scale} --json > runs.json"
     return (
         f"{' '.join(arguments)} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}. For other seeds, "
@@ -170,7 +170,7 @@ def read_runs(path: Path) -> list[Run]:
     """
     content = read_json(path) if path.suffix == ".json" else _read_yaml(path)
     if isinstance(content, Mapping) and "axes" in content:
-        return _runs_of_grid(content, path)
+        return _expand_grid(content, path)
     rows = content.get("missing") if isinstance(content, Mapping) else content
     listed = rows if isinstance(rows, list) else []
     invalid = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
@@ -188,7 +188,7 @@ def read_runs(path: Path) -> list[Run]:
     return _pin_imported_content([_parse_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
 
 
-def _runs_of_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
+def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     """Return the runs of a grid in a file: `{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}`."""
     unknown = sorted({*content} - {"runs", "scale", "axes"})
     arguments = content.get("runs")
@@ -221,7 +221,7 @@ def _read_yaml(path: Path) -> Any:
         raise ValueError(f"{shorten(path)} is not YAML: {shorten(str(error).splitlines()[0])}") from error
 
 
-def run_of_id(prefix: str) -> Run:
+def find_run_by_id(prefix: str) -> Run:
     """Return the run whose id has this prefix.
 
     It searches local and published records, launched sweeps, and the experiments at every scale. Plans for imported
@@ -236,7 +236,7 @@ def run_of_id(prefix: str) -> Run:
         if list_runs is not _list_planned_runs or not matches:
             matches |= {identifier: run for identifier, run in list_runs(prefix) if identifier.startswith(prefix)}
     if len(matches) != 1:
-        reason = f"it begins the ids of {sorted(matches)[:5]}" if matches else "no run is known by it"
+        reason = f"it begins the ids of {sorted(matches)[:5]}" if matches else "no run has this id"
         raise ValueError(f"run {prefix!r}: {reason}; `repro plan` and `repro status` show the ids")
     return next(iter(matches.values()))
 
@@ -266,7 +266,7 @@ def _skip_invalid(path: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        print(f"left out: {path}: {error}", file=sys.stderr)
+        print(f"skipped: {path}: {error}", file=sys.stderr)
 
 
 def _require_object(value: Any, name: str) -> Mapping[str, Any]:

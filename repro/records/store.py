@@ -246,8 +246,7 @@ def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> Non
     if first is not None and training and training.get("first_phase") != get_training_id(first):
         recorded = training.get("first_phase", "none that is known")
         raise ValueError(
-            f"{path} went on from the first phase {recorded}, today's is {get_training_id(first)}; remove it and run "
-            "again"
+            f"{path} has the first phase {recorded}, expected {get_training_id(first)}; remove it and run again"
         )
 
 

@@ -84,14 +84,13 @@ def _format_other_line(other: Other, role: str) -> tuple[str, ...]:
 
 
 def _make_difficulty_view(explanation: Explanation) -> View:
-    rows = tuple(
-        (
-            str(part.first_batch) if part.first_batch == part.last_batch else f"{part.first_batch}–{part.last_batch}",
-            format_number(part.difficulty, 3),
-            format_number(100 * part.masked_fraction, 2),
-            format_number(part.loss, 2),
-        )
-        for part in explanation.parts
-    )
+    rows = []
+    for part in explanation.parts:
+        is_single = part.first_batch == part.last_batch
+        batches = str(part.first_batch) if is_single else f"{part.first_batch}–{part.last_batch}"
+        masked = format_number(100 * part.masked_fraction, 2)
+        rows.append((batches, format_number(part.difficulty, 3), masked, format_number(part.loss, 2)))
     header = ("batches", "difficulty", "removed %", "loss")
-    return View("Difficulty over the training", header, rows, (f"from {explanation.parts_are_from}",), "lrrr")
+    return View(
+        "Difficulty over the training run", header, tuple(rows), (f"from {explanation.parts_are_from}",), "lrrr"
+    )

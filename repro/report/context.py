@@ -73,21 +73,17 @@ def _format_word_line(word: Word) -> tuple[str, ...]:
 
 
 def _make_ranks_view(explanation: Explanation) -> View:
-    rows = tuple(
-        (
-            *(ABSENT if hit.ranks[kind] is None else str(hit.ranks[kind]) for kind in explanation.corpora),
-            MARK if hit.is_relevant else "",
-            shorten(hit.text, MAX_TEXT_LENGTH),
-        )
-        for hit in explanation.hits
-    )
-    num_shown = sum(hit.is_relevant for hit in explanation.hits)
-    notes = [f"{MARK} relevant"] if explanation.is_judged else []
-    notes += [f"{explanation.num_relevant - num_shown} more relevant documents; --top prints more"] * (
-        explanation.num_relevant > num_shown
-    )
-    notes += [f"{ABSENT}: not among the first {explanation.num_ranked}"] * any(
-        None in hit.ranks.values() for hit in explanation.hits
-    )
+    rows = []
+    for hit in explanation.hits:
+        ranks = [ABSENT if hit.ranks[kind] is None else str(hit.ranks[kind]) for kind in explanation.corpora]
+        rows.append((*ranks, MARK if hit.is_relevant else "", shorten(hit.text, MAX_TEXT_LENGTH)))
+    notes = []
+    if explanation.is_judged:
+        notes.append(f"{MARK} relevant")
+    num_hidden = explanation.num_relevant - sum(hit.is_relevant for hit in explanation.hits)
+    if num_hidden > 0:
+        notes.append(f"{num_hidden} more relevant documents; --top prints more")
+    if any(None in hit.ranks.values() for hit in explanation.hits):
+        notes.append(f"{ABSENT}: not among the first {explanation.num_ranked}")
     header = (*explanation.corpora, MARK, "document")
-    return View("Ranks of the documents that lead", header, rows, tuple(notes), "r" * len(explanation.corpora) + "ll")
+    return View("Ranks of the top documents", header, tuple(rows), tuple(notes), "r" * len(explanation.corpora) + "ll")

@@ -13,7 +13,7 @@ from repro.records.store import Record
 from repro.report.names import find_artefact, format_heading
 from repro.report.tables import format_no_records_note, get_metric_path
 from repro.report.view import View, format_mean, format_spread_note
-from repro.spec import FIELDS, Figure, Identity, Pick, Row, Run
+from repro.spec import FIELDS, Figure, Identity, Row, Run, RunFilter
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import artefacts
 from repro.text import ABSENT, count_noun, format_spans, format_suggestion
@@ -49,7 +49,7 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
     return rows
 
 
-def _make_partner_finder(pick: Pick | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
+def _make_partner_finder(pick: RunFilter | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
     """Return a function that maps a record to its partner under a pick.
 
     The partner has the same seed. If no record has this seed, it is the first one. Without a pick it is the record
@@ -73,7 +73,7 @@ def _iter_record_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one record in a series: one, or one per point of a figure with `points`."""
     identity = {"setting": get_setting_id(record.run), "seed": record.run.seed, "record": record.id}
-    minus_points = _list_points(figure, Row(label="", runs=Pick(())), minus_record) if figure.minus else []
+    minus_points = _list_points(figure, Row(label="", runs=RunFilter(())), minus_record) if figure.minus else []
     minus_by_parts = {_get_parts(point): point for point in minus_points}
     value_column = get_value_column(figure)
     for point in _list_points(figure, series, record):
@@ -193,7 +193,7 @@ def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Seque
     """Return the same table from plotted rows, which are grouped by source ("published" or "yours")."""
     position_columns, value_column = _get_position_columns(figure), get_value_column(figure)
     labels = [format_column_label(figure, name) for name in position_columns]
-    header = ("series", *labels, "whose", "seeds", format_column_label(figure, value_column))
+    header = ("series", *labels, "origin", "seeds", format_column_label(figure, value_column))
     lines: list[tuple[str, ...]] = []
     num_expected = _count_expected_seeds(figure, runs)
     for source, source_rows in rows.items():

@@ -50,7 +50,7 @@ ALLOWED_ELEMENTS = {
 TEMPLATE = "report.html.j2"
 HEADLINE = "table1"
 """Artefact that opens the page."""
-HEADLINE_COLUMNS = ("whose", "seeds", "batch", "cluster", "unlike training", "NDCG@10")
+HEADLINE_COLUMNS = ("origin", "seeds", "batch", "cluster", "unlike training", "NDCG@10")
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
@@ -102,7 +102,7 @@ def render_page(
         "sign": lambda word: SIGNS.get(word, "·"),
         "svg": lambda picture, name, label: inline_svg(picture.svg, f"{name}-{picture.whose}-", label),
         "csv_link": csv_link,
-        "whose": RECORD_WORDS.__getitem__,
+        "origin": RECORD_WORDS.__getitem__,
         "fields": lambda record: fields_as_html(vars(record.run)),
         "words": lambda record: format_overrides(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),

@@ -103,7 +103,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
         ]
         rows.append((line.statement, ", ".join(line.claims), line.paper or ABSENT, *verdicts))
     header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
-    title = "Differences in points of NDCG@10, where no other unit is named, with 95 % intervals"
+    title = "Differences in points of NDCG@10 unless another unit is given, with 95 % intervals. (ours): no claim of the paper"
     return View(title, header, tuple(rows), align="l" * len(header))
 
 
@@ -156,9 +156,11 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]
     Raises ValueError if there are no pages (in an installed copy), or if a page does not have each marker once.
     """
     if not (CHECKOUT / LEDGER[1]).is_file():
-        raise ValueError(f"{CHECKOUT} has no {LEDGER[1]}: pages are renewed in a checkout, not in an installed copy")
+        raise ValueError(
+            f"{CHECKOUT} has no {LEDGER[1]}: pages are regenerated in a checkout, not in an installed copy"
+        )
     by_paper = group_by_paper(judged)
-    title = f"Claims at scale `{scale}`, from the published records"
+    title = f"Claims at scale `{scale}`, judged from the published records"
     blocks = {
         (name, LEDGER[1]): as_markdown(make_claims_view(by_paper.get(paper, []), title))
         for paper, name in LEDGERS.items()
@@ -167,7 +169,7 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]
     if scale == DESK:
         by_scale = {larger: judge_results(larger) for larger in LARGER_SCALES}
         for larger, block in LARGER_SCALES.items():
-            view = make_claims_view(by_scale[larger], f"Claims that records at `{larger}` judge")
+            view = make_claims_view(by_scale[larger], f"Claims judged from records at `{larger}`")
             blocks[block, LEDGER[1]] = as_markdown(view)
         headlines = as_markdown(make_headlines_view({DESK: judged, **by_scale}))
         blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
@@ -195,6 +197,6 @@ def replace_block(path: Path, text: str, name: str, block: str) -> str:
     """Replace the block between the markers of a name. Raises ValueError unless each marker occurs once."""
     start, end = f"<!-- {name} -->", f"<!-- {name} end -->"
     if text.count(start) != 1 or text.count(end) != 1:
-        raise ValueError(f"{path} must have {start!r} and {end!r} once each; put them where the block goes")
+        raise ValueError(f"{path} must have {start!r} and {end!r} once each; put them around the generated block")
     before, rest = text.split(start)
     return f"{before}{start}\n\n{block}\n{end}{rest.split(end)[1]}"

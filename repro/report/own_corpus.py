@@ -111,7 +111,7 @@ def _get_system_name(run: Run) -> str:
         return f"your {run.architecture}"
     if run.architecture == "bm25":
         return "BM25"
-    return "MiniLM as it is" if run.surrogate == "minilm" else f"{run.surrogate} as it is"
+    return "off-the-shelf MiniLM" if run.surrogate == "minilm" else f"off-the-shelf {run.surrogate}"
 
 
 def _format_verdict(best: System, other: System) -> str:

@@ -94,7 +94,9 @@ def _make_run_lines(
 
 def _format_value(run: Run, name: str) -> str:
     value = getattr(run, name)
-    return ABSENT if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return ABSENT
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> list[dict[str, Any]]:
@@ -118,7 +120,9 @@ def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
             rows.append({**texts, "series": "", "run": record.run, "order": order, "score": score})
     varying = {name for names in find_varying_fields([row["run"] for row in rows]).values() for name in names}
     if rows and (constant := [name for name in (x, y) if name not in varying]):
-        raise ValueError(f"--pivot {x} {y}: {constant[0]} does not vary here; {sorted(varying) or 'no field'} does")
+        raise ValueError(
+            f"--pivot {x} {y}: {constant[0]} does not vary in these runs; varying fields: {sorted(varying) or 'none'}"
+        )
     # A field that does not vary within an architecture has no place on the axis, for example the steps of BM25.
     varying_by_architecture = find_varying_fields([row["run"] for row in rows])
     return [row for row in rows if {x, y} <= {*varying_by_architecture[row["run"].architecture]}]
@@ -143,7 +147,7 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     averaged = [name for name in dict.fromkeys(others) if name not in (x, y)]
     notes = [f"each cell is the mean over {', '.join(averaged)}; ±: standard deviation"] if averaged else []
     if num_dropped := len(set(runs)) - len(rows):
-        notes.append(f"left out: {count_noun(num_dropped, 'run')} without a record, or without both fields")
+        notes.append(f"skipped: {count_noun(num_dropped, 'run')} without a record, or without both fields")
     title = f"{METRIC_NAMES.get(measure, measure)}, points, of {count_noun(len(rows), 'run')}: {x} across, {y} down"
     return View(title, (y, *(f"{x}={x_text}" for x_text in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 

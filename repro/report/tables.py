@@ -19,7 +19,7 @@ from repro.text import ABSENT, count_noun, format_number, format_spans
 if TYPE_CHECKING:
     from repro.statistics.judge import Comparison, Judgement
 
-INTERVAL_NOTE = "plain 95 % intervals, so that of twenty words one may be chance"
+INTERVAL_NOTE = "95 % intervals that are not corrected for multiple tests"
 OUTDATED_NOTE = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
 ALSO_SHOWN_FOR = {"max_tokens": ("surrogate",)}
 """Fields that are also shown for untrained reference systems."""
@@ -95,7 +95,7 @@ def make_table_view(table: Table, runs: Sequence[Run], published: Sequence[Recor
                 num_outdated += 1
             else:
                 lines.append((row.label, source, f"{len(available)}/{len(row_runs)}", *cells))
-    header = ("", "whose", "seeds", *(column.label for column in columns))
+    header = ("", "origin", "seeds", *(column.label for column in columns))
     notes = format_spread_note(lines)
     if num_outdated:
         notes += (OUTDATED_NOTE.format(num=num_outdated, name=table.name, scale=scale),)
@@ -122,7 +122,7 @@ def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence
 
 def format_no_records_note(name: str, scale: str) -> str:
     """Return the note of an artefact without records, with the command that shows the cost of its runs."""
-    return f"No record has a row of it yet; `repro plan {name} --scale {scale}` says what its runs would take."
+    return f"No record has a row of it yet; `repro plan {name} --scale {scale}` shows the cost of its runs."
 
 
 def list_exhibit_rows(
@@ -154,7 +154,7 @@ def _blank_repeats(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], .
     return tuple(blanked)
 
 
-LEDGER_HEADER = ("claim", "word", "effect", "interval", "threshold", "seeds", "yours", "what is claimed")
+LEDGER_HEADER = ("claim", "verdict", "effect", "interval", "threshold", "seeds", "yours", "statement")
 
 
 def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width: int | None = None) -> View:
@@ -248,7 +248,7 @@ def list_remarks(judged: Judgement) -> list[str]:
         intervals = [comparison.collections for comparison in judged.comparisons if comparison.collections]
         ranges = [f"({format_in_unit(low, unit)} to {format_in_unit(high, unit)})" for low, high in intervals]
         if ranges:
-            remarks.append(f"over collections {', '.join(ranges)}")
+            remarks.append(f"interval over collections {', '.join(ranges)}")
     if judged.claim.blind is not None and judged.comparisons:
         if judged.blind:
             effect, interval = format_in_unit(judged.blind.effect, unit), format_interval(judged.blind, unit)

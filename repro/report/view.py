@@ -39,7 +39,7 @@ class View:
         ]
         if not columns_with_values:
             return View(self.title, (), (), (*self.notes, NO_VALUES))
-        notes = (f"Left out, as no row has a value: {', '.join(empty_columns)}",) if empty_columns else ()
+        notes = (f"Columns without a value are omitted: {', '.join(empty_columns)}",) if empty_columns else ()
         return self.with_columns(columns_with_values, (*self.notes, *notes))
 
     def with_columns(self, indices: Sequence[int], notes: tuple[str, ...] = ()) -> View:

@@ -25,16 +25,16 @@ from repro.spec.run import (
     Run,
     base,
     check_fields,
+    depends_on_seed,
     get_batch_key,
     get_first_phase,
     get_training_run,
     grid,
     is_blind,
-    is_random,
     nested_widths,
     run_from_fields,
 )
-from repro.spec.selectors import ByScale, Pick, Term, Unit, by_scale, pick, term
+from repro.spec.selectors import ByScale, RunFilter, Term, Unit, by_scale, pick, term
 from repro.spec.validation import format_widths, list_standard_widths
 
 __all__ = [
@@ -58,9 +58,9 @@ __all__ = [
     "Identity",
     "Interaction",
     "Order",
-    "Pick",
     "Row",
     "Run",
+    "RunFilter",
     "Table",
     "Term",
     "Trend",
@@ -70,13 +70,13 @@ __all__ = [
     "base",
     "by_scale",
     "check_fields",
+    "depends_on_seed",
     "format_widths",
     "get_batch_key",
     "get_first_phase",
     "get_training_run",
     "grid",
     "is_blind",
-    "is_random",
     "list_standard_widths",
     "nested_widths",
     "pick",

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from repro.spec.claim import Claim
-from repro.spec.run import Run, is_random
+from repro.spec.run import Run, depends_on_seed
 from repro.spec.scales import get_scale
-from repro.spec.selectors import Pick
+from repro.spec.selectors import RunFilter
 
 PAPERS: Mapping[str, str] = MappingProxyType(
     {
@@ -45,7 +45,7 @@ class Row:
     """One row of a table or one series of a figure: the runs, their context, and the numbers printed in the paper."""
 
     label: str
-    runs: Pick
+    runs: RunFilter
     paper: Mapping[str, float] = field(default_factory=dict)
     context: str = "own"  # context of the scores: own, wrong, null
     scales: tuple[str, ...] = ()  # only at these scales, or at all if empty
@@ -86,8 +86,8 @@ class Figure:
     points: str = ""
     parts: tuple[str, ...] = ()  # with points: the nouns for each `*`, by default a dataset
     # with points: the record that x is read from, instead of the series' own
-    x_of: Pick | None = None
-    minus: Pick | None = None  # with points: the record whose same metric is subtracted from y
+    x_of: RunFilter | None = None
+    minus: RunFilter | None = None  # with points: the record whose same metric is subtracted from y
     mark: str = ""  # dots: the field of the run that selects their shape
     is_panelled: bool = False  # scatter: one panel per series
     is_paired: bool = False  # lines: the difference from the first x of the same line and seed
@@ -105,7 +105,7 @@ class Exhibit:
     name: str
     caption: str
     columns: tuple[str, ...]
-    runs: Pick
+    runs: RunFilter
     rows: str = ""  # name of the rows in the record, by default the name of the exhibit
 
 
@@ -121,7 +121,7 @@ class Experiment:
     local_seeds: tuple[int, ...] = (0,)  # run on a local machine, while published records have more
     paper: str = MAIN  # one of PAPERS
     scales: tuple[str, ...] = ("smoke", "desk", "lab", "small", "large")  # no runs at any other scale
-    from_records: tuple[Pick, ...] = ()  # runs shown from published records and never run locally
+    from_records: tuple[RunFilter, ...] = ()  # runs shown from published records and never run locally
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown paper or scale."""
@@ -142,7 +142,7 @@ class Experiment:
         other seeds are excluded.
         """
         runs = [run for run in self.runs(scale) if not any(pick.matches(run) for pick in self.from_records)]
-        seeds = {run.seed for run in runs if is_random(run)}
+        seeds = {run.seed for run in runs if depends_on_seed(run)}
         # some scales have none of the local seeds: then take as many of their own
         selected = seeds.intersection(self.local_seeds) or set(sorted(seeds)[: len(self.local_seeds)])
-        return tuple(run for run in runs if run.seed in selected or not is_random(run))
+        return tuple(run for run in runs if run.seed in selected or not depends_on_seed(run))

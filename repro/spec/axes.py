@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.spec.identity import run_id
 from repro.spec.measures import TRAINED
-from repro.spec.run import CHOICES, EVALUATION_FIELDS, FIELDS, Run, is_random
+from repro.spec.run import CHOICES, EVALUATION_FIELDS, FIELDS, Run, depends_on_seed
 from repro.spec.validation import RANGES, validate_value
 from repro.text import count_noun, format_suggestion, shorten
 
@@ -120,7 +120,7 @@ def describe_type(name: str) -> str:
 def _applies(name: str, run: Run, axes: Axes) -> bool:
     """Return whether a field can change the result of this run."""
     if name == "seed":
-        return is_random(run)
+        return depends_on_seed(run)
     if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or "architecture" in axes:
         return True
     return run.architecture == "surrogate" and name in SURROGATE_FIELDS

@@ -66,7 +66,7 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
     unknown = sorted(set(recorded) - set(FIELDS))
     if unknown:
         remedy = "read it with the code that made it (a branch, or before a field was renamed), or move it away"
-        raise ValueError(f"record {recorded_id}: field {unknown} is none of a run here; {remedy}")
+        raise ValueError(f"record {recorded_id}: this version has no field {unknown}; {remedy}")
     run = Run(**{**get_scale(recorded.get("scale", "")).fields, **recorded})
     if run_id(run) != recorded_id:
         raise ValueError(

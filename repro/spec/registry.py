@@ -34,7 +34,7 @@ def experiments() -> tuple[Experiment, ...]:
     """Return all experiments by number. Faulty files are skipped and named once on stderr."""
     valid, problems = _read_experiments()
     for problem in problems:
-        print(f"left out: {problem}", file=sys.stderr)
+        print(f"skipped: {problem}", file=sys.stderr)
     return valid
 
 

@@ -62,18 +62,18 @@ class Run:
     num_pairs: int | None  # number of pairs, sampled evenly over domains; None: all
     domain_column: str  # the domains of batches: whole sources, or their finest division
     # batches (§4.1)
-    sampler: str  # source of a batch: all pairs, one domain, or neighbouring clusters
+    sampler: str  # a batch is drawn from all pairs, from one domain, or from neighbouring clusters
     mixing_alpha: float | None  # one source per batch with p ∝ size^α (GTE eq. 4); None: each pair once per epoch
     batch_size: int
-    cluster_size: int | None  # mean pairs per cluster; only for sampler "cluster"
+    cluster_size: int | None  # mean number of pairs per cluster; only for sampler "cluster"
     packing: str  # order of the clusters before they are cut into batches
     surrogate: str  # the fixed encoder for clusters, filter and difficulty
     filter: str  # false-negative filter, eq. 4
     filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
     num_hard_negatives: int
-    mined_negatives: str  # candidates: documents that the surrogate ranks below the positive, or any
-    known_positives: str  # documents of pairs with an equal query: masked and never mined, or no exception
+    mined_negatives: str  # documents mined as hard negatives: those ranked below the positive, or any
+    known_positives: str  # documents of pairs with an equal query: masked and never mined, or treated as negatives
     # model (§4.2)
     architecture: str
     backbone: str
@@ -81,7 +81,7 @@ class Run:
     num_layers: int
     num_first_stage_layers: int
     hidden_size: int
-    num_contexts: int  # context documents
+    num_contexts: int  # number of context documents
     tokens_per_document: int  # vectors per context document
     num_soft_prompts: int
     sequence_dropout: float  # 1: context-blind, so the model never sees a document
@@ -89,7 +89,7 @@ class Run:
     residual: bool
     prompts: str
     max_tokens: int
-    heads: str  # initial output heads: random (as in the official code), or identity
+    heads: str  # initialisation of the output heads: random (as in the official code), or identity
     # training (§5)
     loss: str  # InfoNCE (eq. 1), or the improved contrastive loss of GTE with four directions
     nested_sizes: str | None  # the loss is summed over prefixes of these widths, "8+16+32"
@@ -102,18 +102,18 @@ class Run:
     weight_decay: float
     temperature: float
     max_grad_norm: float
-    kept_weights: str  # of the last step, or of the lowest loss on pairs set apart, which can end training early
+    kept_weights: str  # last step, or lowest loss on validation pairs, which can end training early
     pretraining_corpus: str | None  # corpus of a first phase without hard negatives; None: one phase
-    num_pretraining_steps: int | None  # exactly one of these two if there is a first phase
+    num_pretraining_steps: int | None  # steps of the first phase, instead of num_pretraining_epochs
     num_pretraining_epochs: int | None
-    pretraining_batch_size: int | None  # None: the batch size of the second phase
-    pretraining_cluster_size: int | None  # the first phase batches by clusters of this size; None: as the second phase
+    pretraining_batch_size: int | None  # batch size of the first phase; None: that of the second phase
+    pretraining_cluster_size: int | None  # cluster size of the first phase; None: that of the second phase
     # evaluation
     suite: str
     protocol: str  # search all documents, or rerank the candidates of the surrogate or of BM25
     rerank_depth: int | None  # candidates per query; only for protocols that rerank
     context_seed: int
-    num_test_contexts: int | None  # context documents in evaluation; None: as in training
+    num_test_contexts: int | None  # number of context documents in evaluation; None: as in training
     test_contexts: str  # contexts in evaluation, joined by +: own, wrong, random, null
     measure: str
 
@@ -241,7 +241,7 @@ def is_blind(run: Run) -> bool:
     return run.sequence_dropout == 1
 
 
-def is_random(run: Run) -> bool:
+def depends_on_seed(run: Run) -> bool:
     """Return whether a run's numbers depend on its seed."""
     return run.architecture in TRAINED or MEASURES[run.measure].samples_pairs
 

@@ -32,19 +32,19 @@ def by_scale(values: Mapping[str, Any]) -> ByScale:
 
 
 @dataclass(frozen=True)
-class Pick:
+class RunFilter:
     """A selection of runs by the values of their fields. A tuple matches any of its values."""
 
-    wanted: tuple[tuple[str, Any], ...]
+    wanted: tuple[tuple[str, Any], ...]  # field names with the values that match
 
     def matches(self, run: Run) -> bool:
         """Return whether a run is selected."""
         return all(_matches_value(getattr(run, name), value, run.scale) for name, value in self.wanted)
 
-    def at(self, scale: str) -> Pick:
+    def at(self, scale: str) -> RunFilter:
         """Return the same selection with the values of one scale."""
         fields = ((name, value.at(scale) if isinstance(value, ByScale) else value) for name, value in self.wanted)
-        return Pick(tuple(fields))
+        return RunFilter(tuple(fields))
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.wanted)
@@ -56,10 +56,10 @@ def _matches_value(actual: Any, expected: Any, scale: str) -> bool:
     return actual in expected if isinstance(expected, tuple) else actual == expected
 
 
-def pick(**fields: Any) -> Pick:
+def pick(**fields: Any) -> RunFilter:
     """Select the runs with these values. Raises ValueError for an unknown field."""
     check_fields(fields, "pick()")
-    return Pick(tuple(sorted(fields.items())))
+    return RunFilter(tuple(sorted(fields.items())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Term:
     """One number of a claim: a metric path, averaged over the selected runs."""
 
     metric: str
-    runs: Pick
+    runs: RunFilter
 
 
 def term(metric: str, **fields: Any) -> Term:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from repro.records.store import Record
-from repro.spec import Claim, Interaction, Run, Term, Trend, Value, is_random
+from repro.spec import Claim, Interaction, Run, Term, Trend, Value, depends_on_seed
 from repro.spec.claim import Paired
 from repro.statistics.units import load_units, read_metric, split_by_stratum
 
@@ -153,7 +153,7 @@ class ClaimRuns:
     @property
     def drawn(self) -> list[Run]:
         """The systems whose numbers depend on a seed."""
-        return [system for system in self.runs if is_random(system)]
+        return [system for system in self.runs if depends_on_seed(system)]
 
     def find_seeds(self, records: Mapping[Run, Record]) -> list[int]:
         """Return the seeds for which every system that depends on a seed has a record."""
@@ -166,7 +166,7 @@ class ClaimRuns:
         for system, runs in self.runs.items():
             for seed in seeds or (0,):
                 # A run without randomness has one record, which is paired with every seed.
-                run = runs.get(seed) if is_random(system) else next(iter(runs.values()))
+                run = runs.get(seed) if depends_on_seed(system) else next(iter(runs.values()))
                 if run is None or run not in records:
                     raise MissingRunsError(f"no record of {system.architecture}, seed {seed}")
                 collected[system, seed] = records[run]

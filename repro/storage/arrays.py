@@ -105,7 +105,7 @@ def release_pages(*arrays: np.ndarray | None) -> None:
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def read_here_and_there(*arrays: np.ndarray | None) -> None:
+def advise_random_access(*arrays: np.ndarray | None) -> None:
     """Advise the system that rows of memory-mapped arrays are read in random order.
 
     It then reads single pages and skips the read-ahead, which would be wasted.

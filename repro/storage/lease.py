@@ -204,7 +204,7 @@ def remove_leftovers(path: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def owners(folder: Path) -> list[Owner]:
+def list_owners(folder: Path) -> list[Owner]:
     """Return all owners of a lease, first to last."""
     return [_read_owner(folder, number) for number in sorted(_list_numbers(folder))]
 

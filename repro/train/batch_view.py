@@ -26,7 +26,7 @@ from repro.batches.negatives import list_document_rows
 from repro.data.pairs import Side
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.prompting import get_texts_for
-from repro.storage.arrays import read_here_and_there, release_pages
+from repro.storage.arrays import advise_random_access, release_pages
 
 Vectors = dict[Side, np.ndarray | None]
 """Stored vectors (N, D) of queries and of documents, memory-mapped. None if the run stores none."""
@@ -132,7 +132,7 @@ class BatchViewer:
 
 def _load_by_side(load: Callable[[Side], np.ndarray | None]) -> Vectors:
     vectors: Vectors = {"query": load("query"), "document": load("document")}
-    read_here_and_there(*vectors.values())
+    advise_random_access(*vectors.values())
     return vectors
 
 

@@ -93,14 +93,14 @@ class Ranker:
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
-class Deaf(Ranker):
+class ContextBlindRanker(Ranker):
     """A ranker that ignores its context."""
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Do nothing."""
 
 
-class Hashed:
+class RandomVectors:
     """A model whose unit vectors of 32 dimensions are drawn from the text, the prompt and the context."""
 
     def __init__(self) -> None:

@@ -44,7 +44,14 @@ from repro.model.contextual import ContextualModel
 from repro.pipeline.inputs import Inputs
 from repro.report.context import make_context_views
 from repro.spec import base
-from tests.analyses.by_hand import Deaf, HandMadePairs, Ranker, make_collection, make_inputs, write_collections
+from tests.analyses.by_hand import (
+    ContextBlindRanker,
+    HandMadePairs,
+    Ranker,
+    make_collection,
+    make_inputs,
+    write_collections,
+)
 from tests.interop.small import make_model
 
 RUN = base("desk", architecture="contextual", num_contexts=2)
@@ -72,7 +79,7 @@ def compute_cosine(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def test_deaf_model_moves_nothing(searched: Inputs, tmp_path: Path) -> None:
-    metrics = retrieval.measure(searched, Deaf(), tmp_path / "run").metrics
+    metrics = retrieval.measure(searched, ContextBlindRanker(), tmp_path / "run").metrics
     effects = {name: value for name, value in metrics.items() if name.startswith(f"{PREFIX}/")}
     assert {name.split("/")[1] for name in effects} == {
         *("own_minus_wrong", "own_minus_null", "moved_by_wrong", "moved_by_null")

@@ -19,7 +19,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import list_evaluation_kinds
 from repro.spec import MEASURES, Run, base
 from repro.storage.paths import run_folder
-from tests.analyses.by_hand import Deaf
+from tests.analyses.by_hand import ContextBlindRanker
 from tests.commands import ignore
 
 pytestmark = pytest.mark.usefixtures("shared_home")
@@ -93,7 +93,7 @@ def test_full_search_has_no_first_stage() -> None:
 def test_crossed_contexts_are_reranked_too(tmp_path: Path) -> None:
     """With one candidate per query, the score is that of the first stage under every context."""
     run = base("smoke", architecture="contextual", measure="cross", protocol="rerank", rerank_depth=1)
-    metrics = cross.measure(Inputs(run), Deaf(), tmp_path).metrics
+    metrics = cross.measure(Inputs(run), ContextBlindRanker(), tmp_path).metrics
     for retrieval in load_collections(run):
         candidates = find_by_brute_force(retrieval, run)
         expected = score_candidates(ir_measures.nDCG @ 10, candidates, retrieval.judgements)

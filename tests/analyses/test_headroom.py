@@ -12,7 +12,7 @@ from repro.analyses.headroom import WEIGHTS, Repooled, WordVectors, compute_corp
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder, load_tokenizer
 from repro.evaluate.headroom import compute_training_prior
-from repro.evaluate.lexical import K1, PRIOR, B, Shares, build_word_overlap
+from repro.evaluate.lexical import K1, PRIOR, B, DocumentFrequencies, build_word_overlap
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.texts import make_texts
@@ -72,7 +72,7 @@ def test_repooling_weights_token_states() -> None:
 def test_prior_counts_as_extra_documents() -> None:
     prior_V = np.full(NUM_WORDS, 0.25)
     (server,) = list_word_ids("server")
-    idf_V = Shares.of(DOCUMENTS).idf(prior_V)
+    idf_V = DocumentFrequencies.count(DOCUMENTS).idf(prior_V)
     assert idf_V[server] == pytest.approx(-math.log((2 + PRIOR * 0.25) / (4 + PRIOR)), rel=1e-6)
 
 

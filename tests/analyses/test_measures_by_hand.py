@@ -25,7 +25,14 @@ from repro.spec.identity import run_id
 from repro.storage.paths import get_local_records, run_folder
 from repro.train.loss import batch_loss
 from repro.train.trainer import build_filter, build_sampler
-from tests.analyses.by_hand import Deaf, HandMadePairs, Ranker, make_collection, make_inputs, write_collections
+from tests.analyses.by_hand import (
+    ContextBlindRanker,
+    HandMadePairs,
+    Ranker,
+    make_collection,
+    make_inputs,
+    write_collections,
+)
 from tests.commands import ignore
 
 SECOND = 1 / math.log2(3)
@@ -67,7 +74,7 @@ def test_cross_scores_every_context(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "within", "between", "kept_apart"),
-    [(Deaf(), 0, CHORD, 1.0), (Ranker(), CHORD, CHORD / 2, 0.0)],
+    [(ContextBlindRanker(), 0, CHORD, 1.0), (Ranker(), CHORD, CHORD / 2, 0.0)],
     ids=["ignored context", "swapped documents"],
 )
 def test_spread_is_over_contexts(

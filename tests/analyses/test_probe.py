@@ -13,7 +13,7 @@ from repro.analyses import probe
 from repro.data.beir import Suite
 from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
-from tests.analyses.by_hand import Hashed, make_inputs, make_numbered_collection, write_collections
+from tests.analyses.by_hand import RandomVectors, make_inputs, make_numbered_collection, write_collections
 
 WIDTH = 12
 
@@ -76,7 +76,7 @@ def test_quarter_of_documents_is_scored(tmp_path: Path) -> None:
     collections = [make_numbered_collection(name, 12, (0, 2)) for name in ("cats", "dogs", "cows")]
     suite = write_collections(tmp_path, *collections)
     run = base("smoke", measure="probe", nested_sizes="8+16+32")
-    measured = probe.measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
+    measured = probe.measure(make_inputs(run, suite=suite), RandomVectors(), tmp_path)
     assert (measured.provenance["num_training"], measured.provenance["num_scored"]) == (18, 9)
     for kind in ("linear", "tied", "nearest"):
         path = f"desk+{kind}16/mean"
@@ -85,4 +85,4 @@ def test_quarter_of_documents_is_scored(tmp_path: Path) -> None:
         assert measured.metrics[f"{path}/family_accuracy"] == measured.metrics[f"{path}/accuracy"]
     assert measured.metrics["desk+cascade8/mean/accuracy"] == measured.metrics["desk+linear8/mean/accuracy"]
     with pytest.raises(ValueError, match="the suite has one"):
-        probe.measure(make_inputs(run, suite=Suite("alone", suite.datasets[:1])), Hashed(), tmp_path)
+        probe.measure(make_inputs(run, suite=Suite("alone", suite.datasets[:1])), RandomVectors(), tmp_path)

@@ -18,7 +18,7 @@ from repro.pipeline.inputs import Inputs
 from repro.spec import Run, base
 from tests.analyses.by_hand import (
     HandMadePairs,
-    Hashed,
+    RandomVectors,
     compute_ndcg,
     make_inputs,
     make_numbered_collection,
@@ -40,7 +40,7 @@ def write_inputs(folder: Path, run: Run, *names: str) -> Inputs:
 
 def encode_collection(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the vectors of the queries and documents of a collection."""
-    model, collection = Hashed(), make_numbered_collection(name, NUM_DOCUMENTS, RELEVANT)
+    model, collection = RandomVectors(), make_numbered_collection(name, NUM_DOCUMENTS, RELEVANT)
     return model.encode(collection.queries, "query"), model.encode(collection.documents)
 
 
@@ -52,9 +52,9 @@ def score_prefix(name: str, width: int, rotation: np.ndarray) -> float:
 
 def test_widths_match_brute_force(tmp_path: Path) -> None:
     """Each text is embedded once for all widths."""
-    run, model = base("smoke", measure="widths", suite="desk"), Hashed()
+    run, model = base("smoke", measure="widths", suite="desk"), RandomVectors()
     measured = measure(write_inputs(tmp_path, run, "one", "two"), model, tmp_path / "runs")
-    rotations = {"width": np.eye(32), "svd": compute_principal_directions(Hashed().encode(TRAINING))}
+    rotations = {"width": np.eye(32), "svd": compute_principal_directions(RandomVectors().encode(TRAINING))}
     for width in (8, 16, 32):
         for kind, rotation in rotations.items():
             expected = np.mean([score_prefix(name, width, rotation) for name in ("one", "two")])
@@ -66,7 +66,7 @@ def test_widths_match_brute_force(tmp_path: Path) -> None:
 
 
 def test_contexts_stay_apart_across_widths(tmp_path: Path) -> None:
-    model, suite = Hashed(), write_suite(tmp_path, "one", "two")
+    model, suite = RandomVectors(), write_suite(tmp_path, "one", "two")
     setting = Setting(contexts=("own", "null"), num_contexts=1, widths=(8, 16))
     evaluation = evaluate_setting(model, suite, setting)
     assert model.num_texts == 2 * 2 * (NUM_DOCUMENTS + len(RELEVANT))
@@ -75,7 +75,7 @@ def test_contexts_stay_apart_across_widths(tmp_path: Path) -> None:
     assert len(evaluation.provenance["contexts"]) == 2 * 2, "a width is not another context"
 
 
-class Filled(Hashed):
+class Filled(RandomVectors):
     """A model for four context documents that stores how many were set when it last encoded."""
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
@@ -140,7 +140,7 @@ class Whitened(NamedTuple):
 
 def measure_whitening(folder: Path, validation: Suite | None = None) -> Whitened:
     """Measure a model of random vectors on two collections."""
-    model, sample_sizes = Hashed(), list[int]()
+    model, sample_sizes = RandomVectors(), list[int]()
     compute_moments = Moments.of
 
     def record_size(vectors: np.ndarray) -> Moments:
@@ -202,7 +202,7 @@ def test_evaluation_agrees_with_measure(whitened: Whitened, tmp_path: Path) -> N
         shrinkage=metrics["adaptation/whitened/parameter"],
         pool=make_numbered_collection("training", 100, ()),
     )
-    scores = evaluate_setting(Hashed(), write_suite(tmp_path, "one", "two"), setting).metrics
+    scores = evaluate_setting(RandomVectors(), write_suite(tmp_path, "one", "two"), setting).metrics
     for view in ("", "+whitened", "+whitened-wrong"):
         path = f"desk{view}/mean/ndcg_at_10"
         assert scores[path] == pytest.approx(metrics[path], abs=1e-6)
@@ -224,7 +224,7 @@ def test_parameters_come_from_validation(tmp_path: Path) -> None:
 def test_draws_are_nested_and_seeded() -> None:
     """The 16 drawn documents are among the 64, and another seed draws others."""
     collection = Collection(make_numbered_collection("one", 100, ()), whitening.Quirks())
-    first, same, other = (whitening.Embedder(Hashed(), 0, seed).embed(collection) for seed in (0, 0, 1))
+    first, same, other = (whitening.Embedder(RandomVectors(), 0, seed).embed(collection) for seed in (0, 0, 1))
     assert set(first.order_D[:16]) == set(same.order_D[:16]) != set(other.order_D[:16])
     few, more = ({row.tobytes() for row in first.draw(count)} for count in (16, 64))
     assert len(few) == 16 and few < more
@@ -232,6 +232,6 @@ def test_draws_are_nested_and_seeded() -> None:
 
 def test_contextual_models_embed_under_own_corpus() -> None:
     """Before a corpus is embedded, its context is drawn from it."""
-    model, retrieval = Hashed(), make_numbered_collection("one", NUM_DOCUMENTS, (0,))
+    model, retrieval = RandomVectors(), make_numbered_collection("one", NUM_DOCUMENTS, (0,))
     whitening.Embedder(model, 4, 0).embed(Collection(retrieval, whitening.Quirks()))
     assert model.context in retrieval.documents

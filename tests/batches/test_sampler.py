@@ -13,7 +13,7 @@ from repro.batches import mixing, pack
 from repro.batches.cluster import Clusters, cluster_pairs
 from repro.batches.mixing import DRAWS_PER_BLOCK, MixedSampler, compute_mixing_shares
 from repro.batches.pack import greedy_tour
-from repro.batches.sampler import KINDS, BatchSampler, LeftOut, SamplerState
+from repro.batches.sampler import KINDS, BatchSampler, DroppedPairs, SamplerState
 from repro.storage import arrays
 from tests.batches.planted import plant_pairs
 
@@ -45,8 +45,8 @@ def test_pairs_come_once_per_epoch(sizes: list[int], batch_size: int, kind: str,
     num_batches = sum(sizes) // batch_size if kind == "random" else sum(size // batch_size for size in sizes)
     assert batches.shape == (len(sampler), batch_size) == (num_batches, batch_size)
     assert len(np.unique(batches)) == batches.size
-    left_out = sampler.left_out
-    assert batches.size + left_out.num_in_tails + left_out.num_in_small_domains == sum(sizes)
+    dropped_pairs = sampler.dropped_pairs
+    assert batches.size + dropped_pairs.num_in_tails + dropped_pairs.num_in_small_domains == sum(sizes)
 
 
 @pytest.mark.parametrize("packing", ["random", "greedy"])
@@ -94,7 +94,7 @@ def test_batches_do_not_depend_on_place(
 
 def test_tails_take_turns() -> None:
     sampler = BatchSampler("domain", np.repeat([0, 1], [11, 3]), batch_size=4, seed=0)
-    assert sampler.left_out == LeftOut(3, 3, 1)
+    assert sampler.dropped_pairs == DroppedPairs(3, 3, 1)
     counts = np.zeros((11, 14), dtype=int)
     for epoch in range(11):
         counts[epoch, sampler.epoch(epoch).ravel()] = 1
@@ -208,7 +208,7 @@ def test_state_covers_all_pairs() -> None:
     batches = make_mixed(0.5)
     assert len(batches) == 400 // 8 + 100 // 8 + 25 // 8
     assert batches.state_at(len(batches) + 2) == SamplerState(0, 1, 2)
-    assert batches.left_out.num_in_tails == 400 % 8 + 100 % 8 + 25 % 8
+    assert batches.dropped_pairs.num_in_tails == 400 % 8 + 100 % 8 + 25 % 8
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_module_runs_and_prints_artefact(smoke: Smoke) -> None:
     """The output ends with the table and its claims. The metrics are the golden ones."""
     home, result = smoke
     assert result.returncode == 0, result.stderr
-    assert f"{NUM_RUNS} runs asked for, 0 recorded, {NUM_RUNS} to run at scale smoke" in result.stdout
+    assert f"{NUM_RUNS} runs requested, 0 recorded, {NUM_RUNS} to run at scale smoke" in result.stdout
     *_, table, claims = re.split(r"\n(?=table7|Claims of)", result.stdout.rstrip())
     assert table.startswith("table7 at scale smoke") and "supervised, contextual" in table
     assert claims.startswith("Claims of table7") and "\n" not in claims

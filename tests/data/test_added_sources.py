@@ -67,7 +67,11 @@ HOME = {
     "title": "Hue",
     "config": {
         "step": {
-            "init": {"title": "Pick a bridge", "data": {"host": "Host"}, "data_description": {"host": "Its [IP](u)."}}
+            "init": {
+                "title": "RunFilter a bridge",
+                "data": {"host": "Host"},
+                "data_description": {"host": "Its [IP](u)."},
+            }
         },
         "abort": {"all_done": "All bridges are **already** set up"},
     },
@@ -154,7 +158,7 @@ payments/ChargeCreateParams.amount | charge amount | Amount in the smallest unit
 payments/ChargeCreateParams.currency | charge currency | Three-letter code, in lower case. | payments.charge
 payments/ChargeCreateParams.Owner.first_name | owner first name | The given name of the owner. | payments.charge
 homes/hue/config//abort/all_done | hue all done | All bridges are already set up | homes.config
-homes/hue/config/step/init/host | hue Pick a bridge Host | Its IP. | homes.config
+homes/hue/config/step/init/host | hue RunFilter a bridge Host | Its IP. | homes.config
 homes/hue/services/dim | hue Dim | Dims. | homes.services
 homes/hue/services/dim/fields/by | hue By | Much. | homes.services
 homes/hue/exceptions/no_light | hue no light | There is no such light | homes.exceptions

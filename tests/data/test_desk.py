@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, load_beir, load_suite
-from repro.data.mined.manifests import describe, read_manifest, verify, write_manifests
+from repro.data.mined.manifests import describe, read_manifest, verify_manifests, write_manifests
 from repro.data.mined.mining import Mined, mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, get_split
 from repro.data.pairs import Pairs, read_pairs
@@ -95,16 +95,16 @@ def diagnoses() -> Mined:
 
 
 def test_moved_source_is_named(diagnoses: Mined, tmp_path: Path) -> None:
-    verify([diagnoses])
+    verify_manifests([diagnoses])
     moved = diagnoses._replace(rows=diagnoses.rows[1:])
     with pytest.raises(ValueError, match=r"diagnoses: simple-icd-10-cm .*--write-manif"):
-        verify([moved])
+        verify_manifests([moved])
     write_manifests([moved], tmp_path)
-    verify([moved], tmp_path)
+    verify_manifests([moved], tmp_path)
     assert read_manifest("diagnoses", tmp_path) == describe(moved)
     (tmp_path / "diagnoses.json").write_text('[{"wheel": "simple-icd-10-cm"}]')
     with pytest.raises(ValueError, match=r"diagnoses\.json is malformed"):
-        verify([diagnoses], tmp_path)
+        verify_manifests([diagnoses], tmp_path)
     (tmp_path / "diagnoses.json").unlink()
     with pytest.raises(ValueError, match="no manifest for the source 'diagnoses'"):
-        verify([diagnoses], tmp_path)
+        verify_manifests([diagnoses], tmp_path)

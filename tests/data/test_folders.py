@@ -9,7 +9,7 @@ import pytest
 
 from repro.data.beir import Retrieval, find_beir_folders, load_beir, write_beir_folder
 from repro.data.own.importing import MAX_EXAMPLES, Imported, import_corpus, load_import
-from repro.data.readers import estimate_text_size, read_foreign
+from repro.data.readers import estimate_text_size, read_foreign_rows
 from repro.storage import files
 from tests.data.files import pack_folder
 
@@ -52,7 +52,7 @@ def import_files(tmp_path: Path, source: Path) -> Imported:
 
 
 def test_endings_ignore_case(tmp_path: Path, folder: Path) -> None:
-    assert [pair.query for pair in read_foreign(folder)][::4] == ["a 0", "b 0", "c 0", '"d 0', "e 0"]
+    assert [pair.query for pair in read_foreign_rows(folder)][::4] == ["a 0", "b 0", "c 0", '"d 0', "e 0"]
     with zipfile.ZipFile(tmp_path / "X.ZIP", "w") as archive:
         archive.writestr("a.JSONL", format_lines("a"))
     assert import_files(tmp_path, tmp_path / "X.ZIP").num_kept == 4

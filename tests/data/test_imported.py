@@ -98,7 +98,7 @@ def test_other_content_is_another_corpus(tmp_path: Path) -> None:
     shutil.rmtree(first.folder)
     second = import_rows(tmp_path, make_rows(tail=" today"))
     assert second.corpus != first.corpus and make_corpus_stage(second.corpus).path != folder
-    with pytest.raises(ValueError, match=f"'{first.corpus}' is not here"):
+    with pytest.raises(ValueError, match=f"'{first.corpus}' is not available"):
         make_corpus_stage(first.corpus)
     shutil.rmtree(second.folder)
     restored = import_rows(tmp_path)

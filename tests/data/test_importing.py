@@ -23,7 +23,7 @@ from repro.data.lines import MAX_LINE_BYTES
 from repro.data.own import importing
 from repro.data.own.importing import Imported, import_corpus, load_import
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
-from repro.data.readers import read_foreign
+from repro.data.readers import read_foreign_rows
 from tests.data.files import write_rows
 
 ROWS = [
@@ -80,7 +80,7 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
     assert pairs.texts("document", range(2)) == ["j", "c d"]
     assert pairs.negatives(range(2)) == [[], ["g h"]]
     source = write_rows(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
-    (pair,) = read_foreign(source, Columns({"query": "frage", "document": "antwort"}))
+    (pair,) = read_foreign_rows(source, Columns({"query": "frage", "document": "antwort"}))
     assert pair[:4] == ("a", "b", ("c",), "")
 
 
@@ -178,12 +178,12 @@ def test_import_reads_beir_like_evaluation(tmp_path: Path) -> None:
     write_rows(folder / "queries.jsonl", [{"_id": 1, "text": "one"}, {"_id": "2", "text": "two"}])
     for split in ("train", "test"):
         (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n1\t7\t1\n2\t8\t1\n")
-    pairs = list(read_foreign(folder))
+    pairs = list(read_foreign_rows(folder))
     collection = load_beir(folder)
     expected = list(zip(collection.queries, collection.documents, strict=True))
     assert [(pair.query, pair.document) for pair in pairs] == expected
     write_rows(folder / "corpus.jsonl", [*documents, {"_id": 8, "title": "", "text": "another text"}])
-    for read in (load_beir, lambda folder: list(read_foreign(folder))):
+    for read in (load_beir, lambda folder: list(read_foreign_rows(folder))):
         with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: the id '8' occurs twice"):
             read(folder)
     (folder / "qrels" / "train.tsv").unlink()
@@ -356,7 +356,7 @@ def test_column_names_ignore_case(tmp_path: Path, header: str) -> None:
     row = dict(zip(header.split(","), ("why", "because"), strict=True))
     (tmp_path / "b.jsonl").write_text(json.dumps(row))
     named = Columns({"query": header.split(",")[0].strip().lower()})
-    pairs = [*read_foreign(tmp_path / "a.csv"), *read_foreign(tmp_path / "b.jsonl", named)]
+    pairs = [*read_foreign_rows(tmp_path / "a.csv"), *read_foreign_rows(tmp_path / "b.jsonl", named)]
     assert [pair[:2] for pair in pairs] == [("why", "because")] * 2
 
 
@@ -364,5 +364,5 @@ def test_column_names_ignore_case(tmp_path: Path, header: str) -> None:
 def test_csv_may_have_semicolons(tmp_path: Path, header: str) -> None:
     (tmp_path / "a.csv").write_text(f'{header}\n"why; how";because, they say\n')
     columns = Columns({"query": "query, asked"}) if "asked" in header else None
-    (pair,) = read_foreign(tmp_path / "a.csv", columns)
+    (pair,) = read_foreign_rows(tmp_path / "a.csv", columns)
     assert pair[:2] == ("why; how", "because, they say")

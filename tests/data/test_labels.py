@@ -12,7 +12,7 @@ import pytest
 from repro.data.columns import Columns
 from repro.data.own.importing import Imported, import_corpus
 from repro.data.pairs import read_pairs
-from repro.data.readers import read_foreign
+from repro.data.readers import read_foreign_rows
 from tests.commands import run_command
 from tests.data.files import write_rows
 
@@ -146,7 +146,7 @@ def test_domains_have_one_form(tmp_path: Path) -> None:
 def test_one_null_negative_loses_no_row(tmp_path: Path) -> None:
     rows = [{"query": "q", "document": "d", "negatives": ["a", None, "b"]}]
     for ending in (".jsonl", ".parquet"):
-        (pair,) = read_foreign(write_rows(tmp_path / f"rows{ending}", rows))
+        (pair,) = read_foreign_rows(write_rows(tmp_path / f"rows{ending}", rows))
         assert (pair.flaw, [text for text in pair.negatives if text]) == ("", ["a", "b"])
     imported, _, negatives = import_rows(tmp_path, tmp_path / "rows.jsonl")
     assert (negatives, imported.counts["negatives_taken_out"]) == ([["a", "b"]], 1)
@@ -157,7 +157,7 @@ def test_no_option_is_suggested_for_objects(tmp_path: Path, ending: str) -> None
     """A list of objects cannot be read as a column of texts, so no option suggests it."""
     rows = [{"query": "q", "positive_passages": [{"docid": "1", "text": "t"}]}]
     with pytest.raises(ValueError, match="positive_passages") as caught:
-        list(read_foreign(write_rows(tmp_path / f"rows{ending}", rows)))
+        list(read_foreign_rows(write_rows(tmp_path / f"rows{ending}", rows)))
     assert "--document" not in str(caught.value)
 
 
@@ -165,10 +165,10 @@ def test_backslash_escapes_are_explained(tmp_path: Path) -> None:
     """The command in the message converts the file into a readable one."""
     (tmp_path / "rows.csv").write_text('query,document\n"say \\"hi\\" to","the, answer"\n')
     with pytest.raises(ValueError, match="escaped by a backslash") as caught:
-        list(read_foreign(tmp_path / "rows.csv"))
+        list(read_foreign_rows(tmp_path / "rows.csv"))
     command = str(caught.value).partition("backslash: ")[2]
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
-    (pair,) = read_foreign(tmp_path / shlex.split(command)[-1])
+    (pair,) = read_foreign_rows(tmp_path / shlex.split(command)[-1])
     assert (pair.query, pair.document) == ('say "hi" to', "the, answer")
 
 
@@ -203,4 +203,4 @@ def test_words_for_missing_values_stay_texts(tmp_path: Path, ending: str) -> Non
     """Other readers treat "null" or "NA" in a csv as missing. Here they are texts."""
     words = ["null", "NA", "None", "nan", "N/A"]
     source = write_rows(tmp_path / f"rows{ending}", [{"query": f"{word}?", "document": word} for word in words])
-    assert [row.document for row in read_foreign(source)] == words
+    assert [row.document for row in read_foreign_rows(source)] == words

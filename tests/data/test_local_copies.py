@@ -23,9 +23,9 @@ from repro.data.paper.hub import CHECKSUMS, get_local_copy
 from repro.data.paper.local_copies import (
     compute_version,
     fetch,
+    find_problems,
     get_copy_folder,
     list_source_names,
-    problems,
     resolve_sources,
 )
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage
@@ -146,14 +146,14 @@ def test_archive_is_unpacked_with_checksums(fetched: Path, tmp_path: Path) -> No
     assert checksums["revision"].startswith("md5 ")
     assert set(checksums["files"]) == {"corpus.jsonl", "queries.jsonl", "qrels/test.tsv"}
     assert checksums["files"]["corpus.jsonl"]["sha256"] == hash_file(fetched / "corpus.jsonl")
-    assert not list(fetched.parent.glob("*.zip*")) and problems("scifact", tmp_path / "data") == []
+    assert not list(fetched.parent.glob("*.zip*")) and find_problems("scifact", tmp_path / "data") == []
 
 
 @pytest.mark.parametrize("content", ['{"files": {"corp', "[]", '{"files": {"corpus.jsonl": {"size": 3}}}'])
 def test_damaged_checksums_lose_nothing(fetched: Path, tmp_path: Path, content: str) -> None:
     (fetched / CHECKSUMS).write_text(content)
     before = sorted(fetched.rglob("*"))
-    [problem] = problems("scifact", tmp_path / "data")
+    [problem] = find_problems("scifact", tmp_path / "data")
     assert CHECKSUMS in problem
     for function in (fetch, compute_version):
         with pytest.raises(ValueError, match=CHECKSUMS):
@@ -161,7 +161,7 @@ def test_damaged_checksums_lose_nothing(fetched: Path, tmp_path: Path, content: 
     assert sorted(fetched.rglob("*")) == before
     (fetched / CHECKSUMS).unlink()
     assert fetch("scifact", tmp_path / "data", progress=ignore) == fetched
-    assert not problems("scifact", tmp_path / "data")
+    assert not find_problems("scifact", tmp_path / "data")
 
 
 def test_hidden_files_are_no_copy(fetched: Path, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_hidden_files_are_no_copy(fetched: Path, tmp_path: Path) -> None:
     other = get_copy_folder("nfcorpus", tmp_path / "data")
     other.mkdir()
     (other / ".DS_Store").write_text("x")
-    assert "is not in" in problems("nfcorpus", tmp_path / "data")[0]
+    assert "is not in" in find_problems("nfcorpus", tmp_path / "data")[0]
 
 
 def test_changed_files_are_named(fetched: Path, tmp_path: Path) -> None:
@@ -183,15 +183,15 @@ def test_changed_files_are_named(fetched: Path, tmp_path: Path) -> None:
     (fetched / "corpus.jsonl").write_text(corpus.replace("one", "eno"))
     (fetched / "queries.jsonl").write_text("")
     (fetched / "qrels" / "test.tsv").unlink()
-    lines = problems("scifact", tmp_path / "data")
+    lines = find_problems("scifact", tmp_path / "data")
     for name in ("corpus.jsonl", "queries.jsonl", "test.tsv"):
         assert sum(name in line for line in lines) == 1
-    assert len(problems("scifact", tmp_path / "data", is_thorough=False)) == 2
+    assert len(find_problems("scifact", tmp_path / "data", is_thorough=False)) == 2
 
 
 def test_absent_set_is_named(tmp_path: Path) -> None:
     """The message has the size and the command that fetches it."""
-    (line,) = problems("nq", tmp_path)
+    (line,) = find_problems("nq", tmp_path)
     assert "498 MB" in line and "repro fetch nq" in line
     with pytest.raises(ValueError, match=r"5500 MB.*repro fetch cqadupstack"):
         benchmarks.check_suite("cqadupstack", tmp_path)
@@ -241,11 +241,14 @@ def test_unfinished_fetch_is_no_corpus(data_folder: Path, monkeypatch: pytest.Mo
         fetch("nomic-supervised", progress=ignore)
     with pytest.raises(ValueError, match="is incomplete"):
         make_corpus_stage("nomic-supervised")
-    assert "is incomplete" in problems("nomic-supervised")[0]
+    assert "is incomplete" in find_problems("nomic-supervised")[0]
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **options: None)
     folder = fetch("nomic-supervised", progress=ignore)
     assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
-    assert not problems("nomic-supervised") and sorted(path.name for path in folder.iterdir()) == [CHECKSUMS, "x.jsonl"]
+    assert not find_problems("nomic-supervised") and sorted(path.name for path in folder.iterdir()) == [
+        CHECKSUMS,
+        "x.jsonl",
+    ]
 
 
 def test_failed_fetch_allows_manual_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

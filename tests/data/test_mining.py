@@ -133,7 +133,7 @@ def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pyte
         texts = (f"What {words} is", f"def f{number}: {words} end")
         rows.append(Row(f"functions/{domain}.{number}", *texts, domain, "functions"))
     monkeypatch.setattr(functions, "mine_functions", lambda: mining.Mined("functions", rows, {}))
-    monkeypatch.setattr(functions, "verify", lambda mined, folder: None)
+    monkeypatch.setattr(functions, "verify_manifests", lambda mined, folder: None)
     functions.build_functions(tmp_path)
     assert set(read_pairs(tmp_path / "train.arrow").domain_names) == {"numpy"}
     datasets = load_suite(tmp_path / "suites" / "functions").datasets

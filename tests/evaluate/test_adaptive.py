@@ -9,7 +9,7 @@ import pytest
 from repro.analyses.adaptive import DocumentPrefixes, Route, list_routes, measure
 from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
-from tests.analyses.by_hand import Hashed, make_inputs, make_numbered_collection, write_collections
+from tests.analyses.by_hand import RandomVectors, make_inputs, make_numbered_collection, write_collections
 
 WIDTH, NUM_DOCUMENTS, NUM_QUERIES = 32, 300, 11
 
@@ -96,7 +96,7 @@ def test_impossible_routes_are_refused(widths: tuple[int, ...], pools: tuple[int
 def test_record_has_every_route(tmp_path: Path) -> None:
     suite = write_collections(tmp_path, *(make_numbered_collection(name, 12, (0, 3)) for name in ("a", "b")))
     run = base("smoke", measure="adaptive", suite="desk", nested_sizes="8+32")
-    measured = measure(make_inputs(run, suite=suite), Hashed(), tmp_path)
+    measured = measure(make_inputs(run, suite=suite), RandomVectors(), tmp_path)
     metrics = measured.metrics
     assert metrics["desk+from8/mean/mflops"] == pytest.approx((12 * 8 + 12 * 32) / 1e6)
     # The pool of 200 has all documents.

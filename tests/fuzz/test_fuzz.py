@@ -31,7 +31,7 @@ from repro.cli.main import app
 from repro.data.beir import load_beir, load_suite, write_beir_folder, write_suite
 from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import Row, read_pairs, write_pairs
-from repro.data.readers import read_foreign, unpack
+from repro.data.readers import read_foreign_rows, unpack
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.trec import read_judgements
 from repro.interop.safe_weights import read_safetensors
@@ -180,10 +180,10 @@ READERS: dict[str, Reader] = {
     "run, gzipped": (lambda folder: (folder / "x.run").write_bytes(gzip.compress(b"q Q0 d 1 0.5 t\n")), "x.run",
                      read_run),
     "jsonl": (writer("x.jsonl", '{"query": "a", "document": ["b"], "negatives": ["c"]}\n' * 3), "x.jsonl",
-              lambda path: list(read_foreign(path))),
-    "csv": (writer("x.csv", 'query,document\na,b\n"c, d",e\n'), "x.csv", lambda path: list(read_foreign(path))),
-    "tsv": (writer("x.tsv", "query\tdocument\na\tb\n"), "x.tsv", lambda path: list(read_foreign(path))),
-    "parquet": (write_parquet, "x.parquet", lambda path: list(read_foreign(path))),
+              lambda path: list(read_foreign_rows(path))),
+    "csv": (writer("x.csv", 'query,document\na,b\n"c, d",e\n'), "x.csv", lambda path: list(read_foreign_rows(path))),
+    "tsv": (writer("x.tsv", "query\tdocument\na\tb\n"), "x.tsv", lambda path: list(read_foreign_rows(path))),
+    "parquet": (write_parquet, "x.parquet", lambda path: list(read_foreign_rows(path))),
     "zip": (write_archives, "x.zip", lambda path: unpack(path, path.parent / "unpacked")),
     "tar.gz": (write_archives, "x.tar.gz", lambda path: unpack(path, path.parent / "unpacked")),
     "safetensors": (write_weights, "x.safetensors", read_safetensors),

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from repro.data.beir import QRELS_HEADER, Retrieval, load_beir, load_suite, write_beir_folder
-from repro.data.readers import read_foreign
+from repro.data.readers import read_foreign_rows
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.trec import read_judgements
 from repro.interop.safe_weights import read_safetensors
@@ -100,7 +100,7 @@ def test_pairs_survive_every_format(tmp_path: Path, kind: str, rows: list[Any], 
     write_pairs(path, rows, end)
     if kind in ("csv", "tsv"):
         rows = [(query, document, [], domain) for query, document, _, domain in rows]
-    assert [(row.query, row.document, list(row.negatives), row.domain) for row in read_foreign(path)] == rows
+    assert [(row.query, row.document, list(row.negatives), row.domain) for row in read_foreign_rows(path)] == rows
 
 
 @with_examples
@@ -108,7 +108,7 @@ def test_pairs_survive_every_format(tmp_path: Path, kind: str, rows: list[Any], 
 def test_odd_lines_are_texts_or_refused(tmp_path: Path, rows: list[Any]) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text("".join(dump(row) + "\n" for row in rows))
-    for pair in read_or_refuse(lambda: list(read_foreign(path)), path) or ():
+    for pair in read_or_refuse(lambda: list(read_foreign_rows(path)), path) or ():
         for text in (pair.query, pair.document, pair.domain, *pair.negatives):
             # The text can be stored.
             text.encode()
@@ -126,7 +126,7 @@ def test_columns_are_never_confused(tmp_path: Path, header: list[str], rows: lis
     path = tmp_path / "x.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
-    read = read_or_refuse(lambda: list(read_foreign(path)), path)
+    read = read_or_refuse(lambda: list(read_foreign_rows(path)), path)
     if read:
         assert max(header.count(name) for name in ("query", "document", "domain", "negatives")) == 1
         assert len(read) == len([row for row in rows if row])

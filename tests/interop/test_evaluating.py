@@ -106,7 +106,7 @@ def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.
     (desk / "one").mkdir()
     (desk / "zoo" / "near").rename(desk / "one" / "near")
     words = ("--suite", "one", "--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")
-    assert "wrong context: drawn from far of zoo, 40 documents; one has one collection only" in evaluate(*words)
+    assert "wrong context: drawn from far of zoo, 40 documents; one has only one collection" in evaluate(*words)
     for more in ((), ("--wrong-from", "zoo")):
         contexts = evaluate_json(*words, *more)["provenance"]["suite"]["contexts"]
         assert {row["kind"]: row["corpus"] for row in contexts} == {"own": "near", "wrong": "far"}

@@ -127,7 +127,7 @@ def test_single_collection_is_explained(tmp_path: Path, saved: Path, monkeypatch
         (("ID", "--query", "q0", "--context-seed", "-1"), "--context-seed -1"),
         (("--model", "PLAIN", "--query", "q0", "--suite", "planted"), "takes no context"),
         (("--model", "MINE", "--query", "q0"), "name one with --suite"),
-        (("zzz", "--query", "q0"), "no run is known by it"),
+        (("zzz", "--query", "q0"), "no run has this id"),
     ],
 )
 def test_mistakes_are_refused(words: tuple[str, ...], message: str, record: Record, saved: Path) -> None:

@@ -18,7 +18,7 @@ from repro.interop.sentence_transformers_folder import (
     export_sentence_transformers,
     open_sentence_transformers,
 )
-from repro.interop.stock_trainer import cluster_batch_sampler
+from repro.interop.stock_trainer import make_cluster_batch_sampler
 from repro.model.contextual import ContextualModel
 from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
 
@@ -135,7 +135,7 @@ def test_stock_trainer_gets_our_batches() -> None:
     assignment = np.repeat(np.arange(4, dtype=np.int32), 8)
     domains = np.repeat([0, 1], 16).astype(np.int32)
     clusters = Clusters(assignment, np.zeros((4, 2), np.float32), np.array([0, 0, 1, 1], np.int32))
-    make_sampler = cluster_batch_sampler(domains, clusters)
+    make_sampler = make_cluster_batch_sampler(domains, clusters)
     sampler = make_sampler(range(32), batch_size=8, drop_last=False, seed=5)
     ours = BatchSampler("cluster", domains, batch_size=8, seed=5, clusters=clusters)
     for epoch in range(3):

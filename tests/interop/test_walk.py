@@ -65,7 +65,7 @@ def test_import_reports_its_findings(walk: Walk) -> None:
 def test_run_trains_and_compares_models(walk: Walk) -> None:
     output, record = walk.outputs[1], walk.record
     assert "4 of 4 runs have ended" in output
-    assert all(name in output for name in ("your biencoder", "your contextual", "BM25", "MiniLM as it is"))
+    assert all(name in output for name in ("your biencoder", "your contextual", "BM25", "off-the-shelf MiniLM"))
     assert [row["name"] for row in record["provenance"]["suite"]["datasets"]] == ["all"]
     assert {"mine/mean/ndcg_at_10", "mine+null/mean/ndcg_at_10"} <= set(record["metrics"])
     assert record["run"]["corpus"].startswith("mine@") and record["run"]["suite"] == "mine"

@@ -13,7 +13,13 @@ from repro.interop.exporting import export_model
 from repro.interop.opening import Opened
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import StockEncoder
-from repro.interop.trained_widths import find_untrained_widths, get_width, list_export_warnings, parse_widths, warnings
+from repro.interop.trained_widths import (
+    find_untrained_widths,
+    get_width,
+    list_export_warnings,
+    list_width_warnings,
+    parse_widths,
+)
 from repro.spec import base
 from tests.commands import run_command
 from tests.interop.small import TEXTS, export_small_model, make_collection, make_model
@@ -71,9 +77,9 @@ def test_untrained_prefixes_are_warned_about() -> None:
         assert list_export_warnings(opened, width) == []
     assert "was not trained for prefixes of 4" in list_export_warnings(trained, 4)[0]
     scores = {"zoo/mean/ndcg_at_10": 0.5, "zoo+width4/mean/ndcg_at_10": 0.4, "zoo+width8/mean/ndcg_at_10": 0.3}
-    (line,) = warnings({"called": "it", "widths": [4, 8], "untrained_widths": [4]}, "zoo", scores)
+    (line,) = list_width_warnings({"called": "it", "widths": [4, 8], "untrained_widths": [4]}, "zoo", scores)
     assert "prefixes of 4 dimensions; they lose 10.0 points" in line
-    assert warnings({"called": "it"}, "zoo", scores) == []
+    assert list_width_warnings({"called": "it"}, "zoo", scores) == []
 
 
 def test_widths_are_compared_with_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

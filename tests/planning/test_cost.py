@@ -276,7 +276,7 @@ def test_impossible_runs_are_left_out() -> None:
     lines: list[str] = []
     outcomes = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(), progress=lines.append)
     assert outcomes == {run_id(TOO_LARGE): LEFT_OUT}
-    assert f"left out: {line}" in lines
+    assert f"skipped: {line}" in lines
     with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
         check_clusters([SMOKE, TOO_LARGE])
 

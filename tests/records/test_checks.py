@@ -15,7 +15,7 @@ from repro.records.readable_records import ReadableRecords
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.storage.paths import get_local_records, get_published_records
-from slurm.status import statuses
+from slurm.status import get_statuses
 from tests.commands import ignore
 
 RUN = base("smoke", architecture="bm25")
@@ -177,7 +177,7 @@ def read(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 
 def list_states() -> list[str]:
-    return [status.state for status in statuses(RUNS)]
+    return [status.state for status in get_statuses(RUNS)]
 
 
 def test_only_unreadable_records_are_read_again(read: list[Run]) -> None:

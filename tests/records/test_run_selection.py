@@ -10,9 +10,9 @@ import pytest
 
 from repro.planning.plan import make_plan
 from repro.records import lookup
-from repro.records.lookup import get_sweep_name, read_runs, resolve_runs, run_of_id, split_words
+from repro.records.lookup import find_run_by_id, get_sweep_name, read_runs, resolve_runs, split_words
 from repro.records.store import write_record
-from repro.spec import FIELDS, TRAINED, base, grid, is_random
+from repro.spec import FIELDS, TRAINED, base, depends_on_seed, grid
 from repro.spec.axes import expand, is_axis, parse_axes
 from repro.spec.identity import difference, run_id
 from repro.spec.registry import artefacts, experiments, find_experiment
@@ -26,7 +26,7 @@ def test_artefact_means_local_seeds() -> None:
     assert {run.seed for run in runs} == set(experiment.local_seeds)
     assert set(resolve_runs(["table1"], "smoke", all_seeds=True)) == set(experiment.runs("smoke"))
     single_seed = resolve_runs(["table1"], "smoke", seeds=[1])
-    assert {run.seed for run in single_seed if is_random(run)} == {1}
+    assert {run.seed for run in single_seed if depends_on_seed(run)} == {1}
     architectures = {run.architecture for run in single_seed}  # bm25 has no seed
     assert "bm25" in architectures and architectures == {run.architecture for run in experiment.runs("smoke")}
     assert resolve_runs(["table1", "table1"], "smoke") == runs
@@ -47,7 +47,7 @@ def test_every_artefact_has_local_runs(scale: str) -> None:
         name = experiment.artefact_names[0]
         runs = resolve_runs([name], scale)
         assert runs and set(runs) <= set(resolve_runs([name], scale, all_seeds=True))
-        assert len({run.seed for run in runs if is_random(run)}) <= len(experiment.local_seeds)
+        assert len({run.seed for run in runs if depends_on_seed(run)}) <= len(experiment.local_seeds)
 
 
 def test_local_seeds_may_depend_on_artefact() -> None:
@@ -132,7 +132,7 @@ def test_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
     assert resolve_runs([str(path)], "smoke") == runs
     path.write_text(json.dumps({**plan, "missing": [{**row, "seed": 20} for row in plan["missing"]]}))
     edited = resolve_runs([str(path)], "smoke")
-    assert {run.seed for run in edited if is_random(run)} == {20} and len(edited) == len(runs)
+    assert {run.seed for run in edited if depends_on_seed(run)} == {20} and len(edited) == len(runs)
 
 
 RECORDED, LAUNCHED, PLANNED = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
@@ -153,9 +153,9 @@ def test_stray_files_break_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (stray | {"mine/mine-smoke.json": PLAN}).items():
         (get_corpora_folder() / name).parent.mkdir(parents=True, exist_ok=True)
         (get_corpora_folder() / name).write_text(text)
-    assert run_of_id(run_id(PLANNED)) == PLANNED
+    assert find_run_by_id(run_id(PLANNED)) == PLANNED
     monkeypatch.setattr(lookup, "read_runs", lambda path: pytest.fail("a recorded run needs no file of runs"))
-    assert run_of_id(run_id(RECORDED)) == RECORDED
+    assert find_run_by_id(run_id(RECORDED)) == RECORDED
 
 
 def write_submission(content: str) -> Path:
@@ -174,10 +174,10 @@ def test_runs_are_found_everywhere() -> None:
     (get_corpora_folder() / "mine").mkdir(parents=True)
     (get_corpora_folder() / "mine" / "mine-smoke.json").write_text(PLAN)
     for run in (RECORDED, LAUNCHED, PLANNED, declared):
-        assert run_of_id(run_id(run)) == run_of_id(run_id(run)[:10]) == run
-    for word, message in (("fffffffffff0", "run 'fffffffffff0': no run is known by it"), ("", "it begins the ids of")):
+        assert find_run_by_id(run_id(run)) == find_run_by_id(run_id(run)[:10]) == run
+    for word, message in (("fffffffffff0", "run 'fffffffffff0': no run has this id"), ("", "it begins the ids of")):
         with pytest.raises(ValueError, match=message):
-            run_of_id(word)
+            find_run_by_id(word)
 
 
 @pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{",
@@ -186,11 +186,11 @@ def test_odd_submissions_break_no_lookup(text: str, capsys: pytest.CaptureFixtur
     """Submissions of other versions are named, also if they contain an id that is looked up."""
     declared = find_experiment("table1").runs("smoke")[0]
     path = write_submission(text.replace("ID", run_id(declared)))
-    assert run_of_id(run_id(declared)) == declared
+    assert find_run_by_id(run_id(declared)) == declared
     same_prefix = f"{run_id(LAUNCHED)[:11]}x"
     path.with_name("2.json").write_text(json.dumps({"runs": {same_prefix: 3, run_id(LAUNCHED): asdict(LAUNCHED)}}))
-    assert run_of_id(run_id(LAUNCHED)[:11]) == LAUNCHED
-    assert f"left out: {path}" in capsys.readouterr().err
+    assert find_run_by_id(run_id(LAUNCHED)[:11]) == LAUNCHED
+    assert f"skipped: {path}" in capsys.readouterr().err
 
 
 def test_file_shows_its_runs(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_coinciding_points_keep_names(kind: str, parts: tuple[str, ...], name: s
     record = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
     figure = replace(POINTS, kind=kind, x="{suite}/{part1}/far", x_label="far", parts=parts)
     view = make_figure_view(figure, RUNS, [record], [])
-    assert view.header == ("series", "far", name, "whose", "seeds", "NDCG@10 (points)")
+    assert view.header == ("series", "far", name, "origin", "seeds", "NDCG@10 (points)")
     assert [(row[1], row[2], row[-1]) for row in view.rows] == [("0.5", "a", "56.4"), ("0.5", "b", "81.4")]
 
 
@@ -107,7 +107,7 @@ def test_missing_metric_is_named(records: list[Record]) -> None:
 def test_missing_record_is_a_dash(records: list[Record]) -> None:
     figure = replace(LINES, series=LINES.series[:1])
     view = make_figure_view(figure, RUNS, records[:3], [])
-    assert view.header == ("series", "batch size (pairs)", "whose", "seeds", "NDCG@10 (points)")
+    assert view.header == ("series", "batch size (pairs)", "origin", "seeds", "NDCG@10 (points)")
     assert view.rows == (("own", "64", "published", "2/2", "6.9 ± 0.7"), ("own", "128", "published", "0/2", "–"))
     assert make_figure_view(figure, RUNS, [], []).rows == ()
 

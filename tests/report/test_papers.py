@@ -222,12 +222,12 @@ def summarise(monkeypatch: pytest.MonkeyPatch) -> Summarise:
 def test_winner_comes_first(summarise: Summarise) -> None:
     """The best system is named first. If BM25 and untrained MiniLM are both ahead, each has its line."""
     lines = summarise(0.7, 0.5, 0.6)
-    assert lines[0].startswith("your biencoder wins over MiniLM as it is: +10.0 points")
+    assert lines[0].startswith("your biencoder wins over off-the-shelf MiniLM: +10.0 points")
     assert "80 held-out queries searched among 400 documents in 2 collections" in lines[1]
-    assert [line[2:17].strip() for line in lines[2:]] == ["your biencoder", "MiniLM as it is", "BM25"]
+    assert [line[2:23].strip() for line in lines[2:]] == ["your biencoder", "off-the-shelf MiniLM", "BM25"]
     lines = summarise(0.5, 0.7, 0.6)
     assert lines[0].startswith("BM25 wins over your biencoder: +20.0")
-    assert lines[1].startswith("MiniLM as it is wins over your biencoder: +10.0")
+    assert lines[1].startswith("off-the-shelf MiniLM wins over your biencoder: +10.0")
 
 
 def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:

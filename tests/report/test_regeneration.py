@@ -132,7 +132,7 @@ def test_dry_run_writes_nothing(
     assert get_exit_code(write=True, dry_run=True) == 1 and page.read_text() == "old"
     assert get_exit_code(write=True) == 0 and page.read_text() == "fresh"
     assert get_exit_code(write=True, dry_run=True) == 0
-    assert capsys.readouterr().err.splitlines() == ["PAGE.md would change", "PAGE.md is renewed"]
+    assert capsys.readouterr().err.splitlines() == ["PAGE.md would change", "PAGE.md was updated"]
 
 
 def test_pages_match_committed_records() -> None:

@@ -11,7 +11,7 @@ from slurm.profiles import Profile
 from slurm.scheduler import fetch_queue
 from slurm.start import LaunchOptions, start
 from slurm.states import JobState, get_run_item
-from slurm.status import statuses, why
+from slurm.status import explain_run, get_statuses
 from slurm.sweep import read_submissions
 from tests.slurm.stand_in import read_trace
 
@@ -25,7 +25,7 @@ def launch_runs(*runs: Run, profile: Profile, retry: bool = False) -> list[str]:
 
 def get_states(*runs: Run) -> list[str]:
     """Return the state of each run."""
-    return [status.state for status in statuses(runs)]
+    return [status.state for status in get_statuses(runs)]
 
 
 def read_state(run: Run) -> JobState:
@@ -41,7 +41,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     while not condition():
         if time.monotonic() > deadline:
             submitted_runs = [Run(**fields) for entry in read_submissions() for fields in entry.runs.values()]
-            pytest.fail(f"still not true after {seconds} s: {[read_trace(), *map(why, submitted_runs)]}")
+            pytest.fail(f"still not true after {seconds} s: {[read_trace(), *map(explain_run, submitted_runs)]}")
         time.sleep(0.1)
 
 

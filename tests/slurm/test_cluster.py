@@ -20,7 +20,7 @@ from repro.spec.identity import run_id
 from repro.storage.paths import CHECKOUT, get_local_records, get_sweeps_folder
 from slurm.profiles import load_profile
 from slurm.start import cancel
-from slurm.status import read_progress, statuses, why
+from slurm.status import explain_run, get_statuses, read_progress
 from slurm.sweep import read_submissions
 from tests.commands import run_command
 from tests.slurm.launching import get_states, launch_runs, start_requeued, wait_until
@@ -108,7 +108,7 @@ def test_launch_works_inside_a_job(tmp_path: Path) -> None:
 def test_early_failure_names_its_log(tmp_path: Path) -> None:
     launch(RUNS[0], profile=replace(PROFILE, python=str(tmp_path / "no-python")))
     wait_until(lambda: get_states(RUNS[0]) == ["missing"])
-    [status] = statuses(RUNS[:1])
+    [status] = get_statuses(RUNS[:1])
     assert "stage corpus/" in status.reason and "ended before it started; see its log " in status.reason
     log = Path(status.reason.split("see its log ")[1].split(";")[0])
     assert "no-python" in log.read_text()
@@ -117,10 +117,10 @@ def test_early_failure_names_its_log(tmp_path: Path) -> None:
 def test_requeued_run_resumes() -> None:
     launch_built(SLOW)
     wait_for_steps(SLOW)
-    [status] = statuses([SLOW])
+    [status] = get_statuses([SLOW])
     subprocess.run(["scontrol", "requeue", status.job_id], check=True)
     wait_until(lambda: get_states(SLOW) == ["interrupted"])
-    assert statuses([SLOW])[0].live_on == "slurm"
+    assert get_statuses([SLOW])[0].live_on == "slurm"
     assert launch(SLOW) == ["1 run requested, 0 to start"]
     set_flag("fast")
     start_requeued(status.job_id)
@@ -139,9 +139,9 @@ def test_time_limit_requeues_an_analysis() -> None:
     launch_built(SLOW, profile=replace(PROFILE, time_minutes=1, warning_seconds=58))
     wait_until(lambda: get_states(SLOW) == ["interrupted"])
     clear_flag("measures-long")
-    start_requeued(statuses([SLOW])[0].job_id)
+    start_requeued(get_statuses([SLOW])[0].job_id)
     wait_for_records(SLOW)
-    [status] = statuses([SLOW])
+    [status] = get_statuses([SLOW])
     assert "Requeued job" in Path(status.log).read_text() and status.num_interruptions == 1
     assert not [line for line in read_trace() if line.startswith("stop")], "training had ended before the signal"
 
@@ -150,9 +150,9 @@ def test_requeued_too_often_has_failed() -> None:
     launch_built(SLOW, profile=replace(PROFILE, max_requeues=0))
     wait_for_steps(SLOW)
     # The signal by which Slurm announces the time limit.
-    subprocess.run(["scancel", "--signal=USR2", statuses([SLOW])[0].job_id], check=True)
+    subprocess.run(["scancel", "--signal=USR2", get_statuses([SLOW])[0].job_id], check=True)
     wait_until(lambda: get_states(SLOW) == ["failed"])
-    assert "interrupted 1 times without progress, the limit is 0" in statuses([SLOW])[0].reason
+    assert "interrupted 1 times without progress, the limit is 0" in get_statuses([SLOW])[0].reason
     assert "0 to start" in launch(SLOW)[0]
 
 
@@ -161,7 +161,7 @@ def test_cancelled_runs_wait_for_retry() -> None:
     launch_built(by_repro, by_scancel)
     wait_for_steps(by_repro, by_scancel)
     assert [status.state for status in cancel([by_repro])] == ["running"]
-    subprocess.run(["scancel", statuses([by_scancel])[0].job_id], check=True)
+    subprocess.run(["scancel", get_statuses([by_scancel])[0].job_id], check=True)
     wait_until(lambda: get_states(by_repro, by_scancel) == ["cancelled"] * 2)
     assert "0 to start" in launch(by_repro, by_scancel)[0]
     set_flag("fast")
@@ -174,11 +174,11 @@ def test_failures_are_explained() -> None:
     bad, blocked = replace(RUNS[0], seed=13), replace(RUNS[0], sampler="cluster", cluster_size=8)
     launch_built(bad, blocked)
     wait_until(lambda: get_states(bad, blocked) == ["failed", "failed"])
-    explanation = why(bad)
+    explanation = explain_run(bad)
     for text in (explanation["traceback"], "\n".join(explanation["last_lines"])):
         assert "seed 13 brings bad luck" in text
     assert Path(explanation["script"]).read_text().startswith("#!/bin/bash")
-    assert "no room for clusters" in why(blocked)["reason"]
+    assert "no room for clusters" in explain_run(blocked)["reason"]
 
 
 LAUNCHER = """

@@ -18,11 +18,11 @@ from repro.records.store import Record, has_record, read_records
 from repro.seeds import make_rng
 from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
-from repro.storage.lease import get_last_owner, owners
+from repro.storage.lease import get_last_owner, list_owners
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import read_metrics
 from slurm.states import get_run_item
-from slurm.status import RunStatus, statuses
+from slurm.status import RunStatus, get_statuses
 from tests.commands import ignore, run_command
 from tests.leases import find_owner
 from tests.slurm.launching import start_requeued
@@ -49,7 +49,7 @@ def check_statuses() -> list[RunStatus]:
     """Return all statuses. Each must agree with the disk before or after it was read."""
     recorded = [has_record(get_local_records(), run) for run in RUNS]
     alive = [owner.is_alive if (owner := get_last_owner(get_run_item(run).lease_folder)) else False for run in RUNS]
-    statuses_now = statuses(RUNS)
+    statuses_now = get_statuses(RUNS)
     for run, status, was_recorded, was_alive in zip(RUNS, statuses_now, recorded, alive, strict=True):
         is_recorded = has_record(get_local_records(), run)
         assert status.state == "recorded" or not was_recorded
@@ -121,7 +121,7 @@ def drop_speed(record: Record) -> dict[str, float]:
 
 def check_owners(runs: tuple[Run, ...]) -> None:
     """Check that one owner ended each run, that each step was logged once, and that each kill ended one owner."""
-    history = [owners(get_run_item(run).lease_folder) for run in runs]
+    history = [list_owners(get_run_item(run).lease_folder) for run in runs]
     assert all([owner.outcome for owner in owners_of_run].count("") == 1 for owners_of_run in history)
     assert sum(owner.outcome is None for owners_of_run in history for owner in owners_of_run) == NUM_KILLS
     for run in runs:

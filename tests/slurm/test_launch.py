@@ -26,7 +26,7 @@ from slurm.scheduler import JOB_VARIABLES, Queued, Verdict, fetch_queue, hide_en
 from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import JobState, get_run_item
-from slurm.status import RunStatus, TrainingProgress, statuses
+from slurm.status import RunStatus, TrainingProgress, get_statuses
 from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
 from slurm.tables import make_status_table
 from slurm.trainings import list_missing_trainings
@@ -255,7 +255,7 @@ def test_refused_submission_is_explained(fake_slurm: Path) -> None:
         launch(*RUNS)
     set_queue(fake_slurm, "101|PENDING|Priority", *(f"102_{n}|PENDING|x" for n in range(3)))
     assert sorted(get_states(*RUNS)) == ["missing"] * 5 + ["queued"] * 3
-    missing = [status.id for status in statuses(RUNS) if status.state == "missing"]
+    missing = [status.id for status in get_statuses(RUNS) if status.state == "missing"]
     assert all(name in str(caught.value).partition("Not submitted:")[2] for name in missing)
     assert launch(*RUNS)[0] == "8 runs requested, 5 to start"
     again = [text for job, text in read_scripts(fake_slurm).items() if job > 103]
@@ -267,13 +267,13 @@ def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|RUNNING|None")
     assert fetch_queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
     assert get_states(*RUNS[:2]) == ["queued", "queued"]
-    assert "job 102_0 is PENDING (Dependency)" in statuses(RUNS)[0].reason
+    assert "job 102_0 is PENDING (Dependency)" in get_statuses(RUNS)[0].reason
     set_queue(fake_slurm, "102_1|RUNNING|None")
     assert get_states(*RUNS[:2]) == ["missing", "queued"]
-    status = statuses(RUNS)[0]
+    status = get_statuses(RUNS)[0]
     assert "has left Slurm's queue; launch again" in status.reason
     Path(status.log).write_text("srun: error: no such file")
-    assert f"ended before it started; see its log {status.log}" in statuses(RUNS)[0].reason
+    assert f"ended before it started; see its log {status.log}" in get_statuses(RUNS)[0].reason
 
 
 def test_silent_scheduler_loses_no_job(fake_slurm: Path) -> None:

@@ -27,7 +27,7 @@ from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import cancel
 from slurm.states import JobState, get_run_item
-from slurm.status import statuses
+from slurm.status import get_statuses
 from tests.leases import find_owner, take_lease
 from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
 from tests.slurm.stand_in import clear_flag, compute_undisturbed_metric, read_trace, set_flag, stages_of
@@ -82,7 +82,7 @@ def test_launch_records_every_run() -> None:
 def test_failed_run_waits_for_retry() -> None:
     bad = replace(RUNS[0], seed=13)
     launch(RUNS[0], bad)
-    [status] = statuses([bad])
+    [status] = get_statuses([bad])
     assert (status.state, status.reason) == ("failed", "ValueError: seed 13 brings bad luck")
     assert "in execute" in read_state(bad).trace and "bad luck" in Path(status.log).read_text()
     assert get_states(RUNS[0]) == ["recorded"]
@@ -96,7 +96,7 @@ def test_failed_stage_fails_its_runs() -> None:
     run = replace(RUNS[0], sampler="cluster", cluster_size=8)
     set_flag("break-clusters")
     launch(run, RUNS[1])
-    [status] = statuses([run])
+    [status] = get_statuses([run])
     assert status.state == "failed" and "no room for clusters" in status.reason
     assert get_states(RUNS[1]) == ["recorded"]
     clear_flag("break-clusters")
@@ -158,7 +158,7 @@ def test_killed_run_ends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     output, _ = process.communicate(timeout=200)
     assert "killed (SIGKILL)" in output
     check_metrics(run)
-    assert statuses([run])[0].num_interruptions == 1
+    assert get_statuses([run])[0].num_interruptions == 1
 
 
 def test_interrupted_too_often_has_failed() -> None:
@@ -166,7 +166,7 @@ def test_interrupted_too_often_has_failed() -> None:
     num_in_vain = HERE.max_requeues + 1
     get_run_item(run).write(JobState(state="interrupted", reason="its time was up", num_in_vain=num_in_vain))
     launch(run)
-    [status] = statuses([run])
+    [status] = get_statuses([run])
     assert status.state == "failed"
     assert "interrupted 11 times without progress, the limit is 10; the last: its time was up" in status.reason
 

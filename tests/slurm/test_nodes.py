@@ -23,7 +23,7 @@ from slurm.ranks import follow
 from slurm.signals import Stop, Stopped
 from slurm.start import LaunchOptions, scripts
 from slurm.states import JobState, get_run_item
-from slurm.status import statuses
+from slurm.status import get_statuses
 from slurm.sweep import build_tasks
 from tests.leases import take_lease
 from tests.slurm.launching import get_states, launch_runs, start_requeued, wait_until
@@ -191,11 +191,11 @@ def test_two_cluster_nodes_resume_together(own_home: Path, trained_home: Path, m
     site = replace(load_profile("dev-cluster"), memory_gb=0.5, num_nodes=2, setup=("export GLOO_SOCKET_IFNAME=lo",))
     launch_runs(RUN, profile=site)
     wait_for_steps(3)
-    job_id = statuses([RUN])[0].job_id
+    job_id = get_statuses([RUN])[0].job_id
     subprocess.run(["scancel", "--signal=USR2", job_id], check=True)
     start_requeued(job_id)
     wait_until(lambda: get_states(RUN) == ["recorded"], seconds=300)
-    assert statuses([RUN])[0].num_interruptions == 1
+    assert get_statuses([RUN])[0].num_interruptions == 1
     logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{job_id}_*out"))
     assert logs == ["0_log.out", "1_log.out"], "each node writes a log"
     check_training(trained_home)

@@ -17,7 +17,7 @@ from slurm.prune import list_leftovers
 from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts
 from slurm.states import get_stage_item
-from slurm.status import Snapshot, statuses, why
+from slurm.status import Snapshot, explain_run, get_statuses
 from slurm.sweep import build_tasks, read_submissions
 from tests.leases import find_owner
 from tests.slurm.launching import get_states, launch_runs, wait_until
@@ -40,10 +40,10 @@ def test_failed_shard_is_retried_alone() -> None:
     set_flag("break-shard-2")
     launch(RUN)
     failure = "2-of-3 failed: OSError: no room for shard 2"
-    [status] = statuses([RUN])
+    [status] = get_statuses([RUN])
     assert status.state == "failed" and f"shards/{failure}" in status.reason
     title = get_cluster_stage().title
-    assert why(RUN)["stages"][0].startswith(f"{title}: 2 of 3 shards built; {failure}")
+    assert explain_run(RUN)["stages"][0].startswith(f"{title}: 2 of 3 shards built; {failure}")
     clear_flag("break-shard-2")
     trace = read_trace()
     assert "0 to start" in launch(RUN)[0]
@@ -130,7 +130,7 @@ def test_first_phase_has_own_shards() -> None:
     ("run", "settings", "message"),
     [
         (RUN, {"num_shards": 241}, "num_shards=241 is more than the 240 pairs of run"),
-        (base("small"), {"pairs_per_shard": 10}, "into 23899850 shards; at most 10000 are launched"),
+        (base("small"), {"pairs_per_shard": 10}, "into 23899850 shards; the maximum is 10000"),
     ],
 )
 def test_too_many_shards_are_refused(run: Run, settings: dict[str, int], message: str) -> None:
@@ -164,11 +164,11 @@ def test_killed_shard_is_done_again() -> None:
     description = Snapshot().list_unbuilt_stages([RUN])[get_cluster_stage().title]
     assert description.startswith("2 of 3 shards built, 1 being built")
     os.kill(find_owner(get_stage_item(shards[1]).lease_folder).pid, signal.SIGKILL)
-    wait_until(lambda: not statuses([RUN])[0].live_on)
+    wait_until(lambda: not get_statuses([RUN])[0].live_on)
     assert [shard.is_built for shard in shards] == [True, False, True]
     clear_flag("hold-2")
     launch(RUN, profile=profile)
-    wait_until(lambda: statuses([RUN])[0].state == "recorded")
+    wait_until(lambda: get_statuses([RUN])[0].state == "recorded")
     trace = read_trace()
     assert [trace.count(f"shard {n} of 3") for n in (1, 2, 3)] == [1, 2, 1] and trace.count("join clusters") == 1
     arrays = [entry for entry in read_submissions() if any("shards/" in name for name in entry.jobs)]

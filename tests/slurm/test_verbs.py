@@ -169,7 +169,7 @@ def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.Monkey
     row = read_status(file)[0]
     assert row["state"] == "unreadable" and str(path) in row["reason"]
     launched = invoke("launch", file, "--retry")
-    assert launched.exit_code == 2 and f"left out: run {run_id(RUNS[0])}: {path}" in launched.output, launched.output
+    assert launched.exit_code == 2 and f"skipped: run {run_id(RUNS[0])}: {path}" in launched.output, launched.output
     assert isinstance(invoke("run", file).exception, ValueError) and path.read_text() == content[:100]
     (get_run_item(RUNS[0]).folder / "checkpoint.json").touch()
     assert not list(list_leftovers(RUNS[:1])), "files of runs without a readable record are kept"
@@ -335,7 +335,7 @@ def test_lease_owner_is_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_state_removed_while_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item, read_json = WorkItem("run", "r", tmp_path), states.read_json
     item.write(JobState(state="failed"))
-    monkeypatch.setattr(states, "read_json", lambda path: item.forget() or read_json(path))
+    monkeypatch.setattr(states, "read_json", lambda path: item.reset() or read_json(path))
     assert item.read() is None
 
 
@@ -344,7 +344,7 @@ def test_state_removed_while_read_is_none(tmp_path: Path, monkeypatch: pytest.Mo
 def test_half_written_state_is_read_again(content: str, expected: str | None, tmp_path: Path) -> None:
     item = WorkItem("run", "r", tmp_path)
     (tmp_path / "job.json").write_text(content)
-    later = threading.Timer(0.05, lambda: item.write(JobState(state=expected)) if expected else item.forget())
+    later = threading.Timer(0.05, lambda: item.write(JobState(state=expected)) if expected else item.reset())
     later.start()
     state = item.read()
     later.join()

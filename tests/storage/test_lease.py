@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import repro.storage.lease
-from repro.storage.lease import EXIT_LOST, Owner, acquire, get_last_owner, owners
+from repro.storage.lease import EXIT_LOST, Owner, acquire, get_last_owner, list_owners
 from repro.storage.stages import Stage
 from tests.leases import find_owner, take_lease
 
@@ -59,7 +59,7 @@ def test_lease_is_exclusive(tmp_path: Path) -> None:
     second = take_lease(tmp_path)
     assert second.number == 2
     second.release()
-    assert [owner.outcome for owner in owners(tmp_path)] == ["done", ""]
+    assert [owner.outcome for owner in list_owners(tmp_path)] == ["done", ""]
 
 
 def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_damaged_owner_file_is_unknown(text: str, tmp_path: Path) -> None:
     (tmp_path / "12x.json").write_text(text)
     owner = find_owner(tmp_path)
     assert (owner.number, owner.host) == (1, "?")
-    assert len(owners(tmp_path)) == 1
+    assert len(list_owners(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("value", ["", "x", "nan", "inf", "-1", "0", "1e9"])

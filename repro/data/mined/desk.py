@@ -16,7 +16,7 @@ from repro.data.filters import (
     drop_repeated_documents,
     drop_repeated_pairs,
 )
-from repro.data.mined.manifests import WIDE_FOLDER, verify
+from repro.data.mined.manifests import WIDE_FOLDER, verify_manifests
 from repro.data.mined.mining import Mined, mine_added_sources, mine_all
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, get_split, matches
 from repro.data.mined.views import iter_views
@@ -72,7 +72,7 @@ def build_wide(folder: Path, progress: Progress | None = None) -> None:
     """
     report_progress = progress or _ignore_progress
     added = mine_added_sources()
-    verify(added, WIDE_FOLDER)
+    verify_manifests(added, WIDE_FOLDER)
     report_progress(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
     mined = _mine(report_progress)
     suites = build_suites(mined)
@@ -89,7 +89,7 @@ def build_others(folder: Path, progress: Progress | None = None) -> None:
     """
     report_progress = progress or _ignore_progress
     added = mine_added_sources()
-    verify(added, WIDE_FOLDER)
+    verify_manifests(added, WIDE_FOLDER)
     rows = _group_by_domain(added)
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, rows, EvaluatedTexts())}
     _write_suites(folder / "suites", suites, report_progress)
@@ -142,7 +142,7 @@ def _write_suites(folder: Path, suites: Suites, report_progress: Progress) -> No
 def _mine(report_progress: Progress) -> list[Mined]:
     report_progress("mining text from the installed packages")
     mined = mine_all()
-    verify(mined)
+    verify_manifests(mined)
     report_progress(f"mined {sum(len(source.rows) for source in mined)} rows")
     return mined
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import EvaluatedTexts, check_no_overlap, drop_evaluated_rows, drop_repeated_documents
-from repro.data.mined.manifests import FUNCTIONS_FOLDER, verify
+from repro.data.mined.manifests import FUNCTIONS_FOLDER, verify_manifests
 from repro.data.mined.mining import Mined, mine_rows
 from repro.data.mined.sources import docstrings, functions
 from repro.data.mined.splits import get_split
@@ -38,7 +38,7 @@ def build_functions(folder: Path) -> None:
         ValueError: if a package is not installed or differs from its manifest.
     """
     mined = mine_functions()
-    verify([mined], FUNCTIONS_FOLDER)
+    verify_manifests([mined], FUNCTIONS_FOLDER)
     splits: dict[str, list[Row]] = {"train": [], "test": [], "validation": [], "unused": []}
     for row in mined.rows:
         splits[get_split(docstrings.SOURCE, row.domain)].append(row)

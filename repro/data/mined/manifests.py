@@ -82,7 +82,7 @@ def describe(mined: Mined) -> list[WheelManifest]:
     return [_describe_wheel(wheel, licence, rows[wheel]) for wheel, (_, licence) in wheels.items()]
 
 
-def verify(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> None:
+def verify_manifests(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> None:
     """Compare mined rows with the committed manifests. Raises ValueError with the wheels that differ."""
     differences = []
     for source in mined:

@@ -174,7 +174,9 @@ def find_imported(name: str) -> ImportedCorpus:
     base_name, _, digest = name.partition("@")
     path = get_corpora_folder() / base_name / CORPUS_FILE
     if not CORPUS_NAME.fullmatch(base_name) or not path.is_file():
-        raise ValueError(f"no corpus {base_name!r} was imported here: run `repro data import PATH --name {base_name}`")
+        raise ValueError(
+            f"no corpus {base_name!r} was imported on this machine: run `repro data import PATH --name {base_name}`"
+        )
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("digest"), str):
         raise ValueError(f"{path} describes no imported corpus: remove its folder and import again")
@@ -189,7 +191,7 @@ def find_imported(name: str) -> ImportedCorpus:
         tuple(content.get("skipped", ())),
     )
     if digest and corpus.corpus != name:
-        raise ValueError(f"corpus {name!r} is not here: {base_name!r} has another content today, {corpus.corpus!r}")
+        raise ValueError(f"corpus {name!r} is not available: the current content of {base_name!r} is {corpus.corpus!r}")
     return corpus
 
 

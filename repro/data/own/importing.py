@@ -31,7 +31,7 @@ from repro.data.folders import describe_skipped_files, list_skipped_files
 from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
 from repro.data.own.evaluation_folders import open_archive
 from repro.data.pairs import make_id, read_pairs, write_columns
-from repro.data.readers import ForeignRow, UsedColumns, estimate_text_size, read_foreign
+from repro.data.readers import ForeignRow, UsedColumns, estimate_text_size, read_foreign_rows
 from repro.data.wording import count_words, normalize_loosely, normalize_text
 from repro.storage.files import atomic_folder, check_room, json_object
 from repro.text import shorten
@@ -147,7 +147,7 @@ def import_corpus(
         check_room(estimate_text_size(source), folder.parent, f"the import of {source}")
         part = stack.enter_context(atomic_folder(folder, must_be_first=True))
         labels = read_labels(source, columns, skip_bad=skip_bad)
-        rows = split_by_label(read_foreign(source, columns, tally.used_columns, skip_bad=skip_bad), labels)
+        rows = split_by_label(read_foreign_rows(source, columns, tally.used_columns, skip_bad=skip_bad), labels)
         blocks = iter(lambda: list(islice(rows, PAIRS_PER_BLOCK)), [])
         kept_columns = _iter_kept_columns(blocks, name, EvaluatedTexts(evaluated, normalize_loosely), tally)
         num_kept = write_columns(part / PAIRS_FILE, kept_columns)

@@ -16,7 +16,7 @@ from repro.data.columns import Columns
 from repro.data.folders import list_visible_files
 from repro.data.pairs import Row, make_id
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
-from repro.data.readers import read_foreign
+from repro.data.readers import read_foreign_rows
 from repro.data.wording import normalise
 
 EMPTY = "[empty]"
@@ -204,7 +204,7 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
     source, folder = get_source(name), get_local_copy(name, data_dir)
     number = 0
     for path in sorted(list_pair_files(folder)):
-        for pair in read_foreign(path, Columns(source.columns)):
+        for pair in read_foreign_rows(path, Columns(source.columns)):
             # otherwise a malformed row would become a training pair of "[empty]"
             if pair.flaw:
                 raise ValueError(f"{pair.location}: {pair.flaw}")

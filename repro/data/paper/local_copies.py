@@ -53,8 +53,8 @@ def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print
     """
     folder = get_copy_folder(name, data_dir)
     if (folder / CHECKSUMS).is_file():
-        list_listed_files(folder, name)
-        # left if the process was killed between the checksums and the removal of the marker
+        read_checksums(folder, name)
+        # The marker remains if the process was killed after it wrote the checksums and before it removed the marker.
         (folder / FETCHING).unlink(missing_ok=True)
         return folder
     progress(f"fetching {name}, about {format_size(name)}, into {folder}")
@@ -81,7 +81,7 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
         part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = True) -> list[str]:
+def find_problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = True) -> list[str]:
     """Return a line for each file that is missing or has changed. Without `is_thorough`, only sizes are compared.
 
     A manual copy has no checksums, so it cannot be verified. The line then explains how to create them.
@@ -97,7 +97,7 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
     if not checksums.is_file():
         return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files"]
     try:
-        files = list_listed_files(folder, name)
+        files = read_checksums(folder, name)
     except ValueError as error:
         return [str(error)]
     lines = []
@@ -112,7 +112,7 @@ def problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = Tru
     return lines
 
 
-def list_listed_files(folder: Path, name: str) -> dict[str, dict[str, Any]]:
+def read_checksums(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     """Return sha256 and size of each file in the checksums of a copy, by path.
 
     Raises:
@@ -138,7 +138,7 @@ def compute_version(name: str, data_dir: Path | None = None) -> str:
     checksums = folder / CHECKSUMS
     if checksums.is_file():
         # damaged checksums would change the version and cause a rebuild of everything that depends on it
-        list_listed_files(folder, name)
+        read_checksums(folder, name)
         return hash_file(checksums)[:12]
     # Reading terabytes only to name a version would be too slow. Sizes change with nearly every edit.
     return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _list_files(folder))

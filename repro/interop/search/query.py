@@ -10,7 +10,7 @@ from dataclasses import replace
 from repro.interop.arguments import MINILM, find_model_folder
 from repro.interop.corpus import find_corpus
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
-from repro.records.lookup import ID_PREFIX, RECORDS, run_of_id
+from repro.records.lookup import ID_PREFIX, RECORDS, find_run_by_id
 from repro.records.store import read_records, try_read_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
@@ -101,7 +101,7 @@ def find_run(source: str) -> Run | None:
         record = try_read_record(path) if path.is_file() else None
         if record is not None:
             return record.run
-    return run_of_id(source)
+    return find_run_by_id(source)
 
 
 def get_model_key(source: str, run: Run | None) -> str | None:

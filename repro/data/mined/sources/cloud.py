@@ -26,7 +26,7 @@ def mine_cloud() -> Iterator[Row]:
         if rank is not None and (name not in best or rank > best[name][0]):
             best[name] = (rank, path)
     for name, (_, path) in best.items():
-        yield from _rows_of_api(name, json.loads(path.read_bytes()))
+        yield from _iter_api_rows(name, json.loads(path.read_bytes()))
 
 
 def _get_version_rank(version: str) -> tuple[int, ...] | None:
@@ -37,8 +37,8 @@ def _get_version_rank(version: str) -> tuple[int, ...] | None:
     return _MATURITY[maturity], int(major), int(minor or 0), int(attempt or 0)
 
 
-def _rows_of_api(api: str, description: dict[str, Any]) -> Iterator[Row]:
-    yield from _rows_of_methods(api, "", description)
+def _iter_api_rows(api: str, description: dict[str, Any]) -> Iterator[Row]:
+    yield from _iter_method_rows(api, "", description)
     for schema, body in sorted(description.get("schemas", {}).items()):
         for member, detail in body.get("properties", {}).items():
             if "description" in detail:
@@ -46,12 +46,12 @@ def _rows_of_api(api: str, description: dict[str, Any]) -> Iterator[Row]:
                 yield _row(api, f"{schema}.{member}", query, detail["description"])
 
 
-def _rows_of_methods(api: str, path: str, resource: dict[str, Any]) -> Iterator[Row]:
+def _iter_method_rows(api: str, path: str, resource: dict[str, Any]) -> Iterator[Row]:
     for method, body in sorted(resource.get("methods", {}).items()):
         if "description" in body:
             yield _row(api, f"{path}/{method}", split_identifier(f"{path}/{method}"), body["description"])
     for name, inner in sorted(resource.get("resources", {}).items()):
-        yield from _rows_of_methods(api, f"{path}/{name}", inner)
+        yield from _iter_method_rows(api, f"{path}/{name}", inner)
 
 
 def _row(api: str, key: str, query: str, description: str) -> Row:

@@ -24,9 +24,9 @@ def mine_commands() -> Iterator[Row]:
 def _iter_rows() -> Iterator[Row]:
     for name, text in iter_wheel_texts("azure-cli", "azure/cli/command_modules/*.py"):
         if PurePosixPath(name).name == "_help.py":
-            rows = _rows_of_help(text)
+            rows = _iter_help_rows(text)
         elif "/aaz/latest/" in name and "register_command" in text:
-            rows = _rows_of_command(text)
+            rows = _iter_command_rows(text)
         else:
             continue
         for key, query, document in rows:
@@ -39,31 +39,31 @@ def _iter_rows() -> Iterator[Row]:
             )
 
 
-def _rows_of_help(text: str) -> Iterator[tuple[str, str, str]]:
+def _iter_help_rows(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield the rows of a module with assignments `helps["command"] = YAML`."""
     for node in parse_python(text).body:
         match node:
             case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str(command)))], value=ast.Constant(value)):
                 content = parse_yaml(str(value))
                 summary = join_lines(content.get("short-summary"))
-                yield from _rows_of_summary(command, summary, join_lines(content.get("long-summary")))
+                yield from _iter_summary_rows(command, summary, join_lines(content.get("long-summary")))
                 for number, example in enumerate(content.get("examples") or ()):
                     if isinstance(example, dict):
                         title = join_lines(example.get("name")).rstrip(".")
                         yield f"{command}#{number}", title, join_lines(example.get("text"))
 
 
-def _rows_of_command(text: str) -> Iterator[tuple[str, str, str]]:
+def _iter_command_rows(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield the rows of a module that declares one command as a class with options."""
     for owner in parse_python(text).body:
         if isinstance(owner, ast.ClassDef) and (command := _parse_command_name(owner)):
             description, *examples = _EXAMPLE.split(ast.get_docstring(owner) or "")
             summary, _, details = description.partition("\n\n")
-            yield from _rows_of_summary(command, summary, details)
+            yield from _iter_summary_rows(command, summary, details)
             for number, example in enumerate(examples):
                 title, _, lines = example.partition("\n")
                 yield f"{command}#{number}", title.strip().rstrip("."), lines
-            yield from _rows_of_options(command, owner)
+            yield from _iter_option_rows(command, owner)
 
 
 def _parse_command_name(owner: ast.ClassDef) -> str | None:
@@ -74,7 +74,7 @@ def _parse_command_name(owner: ast.ClassDef) -> str | None:
     return None
 
 
-def _rows_of_options(command: str, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
+def _iter_option_rows(command: str, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
     for node in ast.walk(owner):
         match node:
             case ast.Assign(targets=[ast.Attribute(attr=option)], value=ast.Call(keywords=keywords)):
@@ -87,7 +87,7 @@ def _rows_of_options(command: str, owner: ast.ClassDef) -> Iterator[tuple[str, s
                         )
 
 
-def _rows_of_summary(command: str, summary: str, details: str) -> Iterator[tuple[str, str, str]]:
+def _iter_summary_rows(command: str, summary: str, details: str) -> Iterator[tuple[str, str, str]]:
     """Yield summary → details. If there are no details, yield the words of the command → summary."""
     if len(details.split()) < MIN_DOCUMENT_WORDS:
         yield command, split_identifier(command), f"{summary} {details}"

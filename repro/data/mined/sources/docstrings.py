@@ -73,7 +73,7 @@ def mine_package(module: str) -> Iterator[Row]:
     rows: list[Row] = []
     for relative, name, code in iter_documented_files(module):
         domain = f"{module}.{relative.parts[0].removesuffix('.py')}"
-        rows += _rows_of_file(code, name, domain)
+        rows += _iter_file_rows(code, name, domain)
     sizes = Counter(row.domain for row in rows)
     for row in rows:
         yield row if sizes[row.domain] >= MIN_ROWS_PER_DOMAIN else row._replace(domain=module)
@@ -98,7 +98,7 @@ def is_mined(relative: Path) -> bool:
     return not skipped and relative.name not in _GENERATED_FILES
 
 
-def _rows_of_file(code: str, name: str, domain: str) -> Iterator[Row]:
+def _iter_file_rows(code: str, name: str, domain: str) -> Iterator[Row]:
     for owner, node in iter_documented_nodes(parse_python(code), name):
         docstring = ast.get_docstring(node)
         if docstring:

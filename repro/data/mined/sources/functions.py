@@ -29,10 +29,10 @@ def mine_functions() -> Iterator[Row]:
     """Yield the documented functions and methods of all packages. The domain is the package."""
     for package in PACKAGES:
         for _, name, code in iter_documented_files(package):
-            yield from _rows_of_file(code, name, package)
+            yield from _iter_file_rows(code, name, package)
 
 
-def _rows_of_file(code: str, name: str, domain: str) -> Iterator[Row]:
+def _iter_file_rows(code: str, name: str, domain: str) -> Iterator[Row]:
     lines = code.splitlines()
     for owner, node in iter_documented_nodes(parse_python(code), name):
         docstring = ast.get_docstring(node)

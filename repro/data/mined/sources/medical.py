@@ -76,13 +76,13 @@ def mine_diagnoses() -> Iterator[Row]:
         domain = re.sub(r"\s*\([A-Z0-9-]+\)$", "", chapter.findtext("desc", "")).lower()
         for section in chapter.findall("section"):
             for diagnosis in section.findall("diag"):
-                yield from _rows_of_diagnosis(diagnosis, "", domain)
+                yield from _iter_diagnosis_rows(diagnosis, "", domain)
 
 
-def _rows_of_diagnosis(diagnosis: ElementTree.Element, category: str, domain: str) -> Iterator[Row]:
+def _iter_diagnosis_rows(diagnosis: ElementTree.Element, category: str, domain: str) -> Iterator[Row]:
     code, description = diagnosis.findtext("name", ""), diagnosis.findtext("desc", "")
     document = join_words(f"{description} ({category})" if category else description)
     for number, note in enumerate(diagnosis.findall("inclusionTerm/note")):
         yield Row(f"{DIAGNOSES}/{code}/{number}", join_words(note.text or ""), document, domain, DIAGNOSES)
     for inner in diagnosis.findall("diag"):
-        yield from _rows_of_diagnosis(inner, category or description, domain)
+        yield from _iter_diagnosis_rows(inner, category or description, domain)

@@ -27,7 +27,7 @@ def mine_modules() -> Iterator[Row]:
             # A few modules have documentation that is invalid YAML. The manifest pins the number of rows.
             documentation = _read_documentation(path)
             if documentation:
-                yield from _rows_of_module(
+                yield from _iter_module_rows(
                     collection, path.relative_to(folder).with_suffix("").as_posix(), documentation
                 )
 
@@ -46,7 +46,7 @@ def _read_documentation(path: Path) -> dict[str, Any]:
     return parse_yaml(ast.literal_eval(match[1])) if match else {}
 
 
-def _rows_of_module(collection: str, module: str, documentation: dict[str, Any]) -> Iterator[Row]:
+def _iter_module_rows(collection: str, module: str, documentation: dict[str, Any]) -> Iterator[Row]:
     key = f"{SOURCE}/{collection}/{module}"
     summary = _strip_markup(documentation.get("short_description"))
     yield Row(key, summary.rstrip("."), _strip_markup(documentation.get("description")), collection, SOURCE)

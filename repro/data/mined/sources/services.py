@@ -21,10 +21,10 @@ def mine_services() -> Iterator[Row]:
     for service in sorted(path for path in (get_package_folder("botocore") / "data").iterdir() if path.is_dir()):
         versions = sorted(service.glob("*/service-2.json.gz"))
         if versions:
-            yield from _rows_of_service(service.name, versions[-1])
+            yield from _iter_service_rows(service.name, versions[-1])
 
 
-def _rows_of_service(name: str, path: Path) -> Iterator[Row]:
+def _iter_service_rows(name: str, path: Path) -> Iterator[Row]:
     description = json.loads(gzip.decompress(path.read_bytes()))
     for operation, body in description["operations"].items():
         if "documentation" in body:
