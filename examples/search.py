@@ -18,7 +18,8 @@ from own_corpus import iter_docstrings
 
 from repro.data.tokens import get_minilm_folder
 from repro.interop.adapting import adapt_model
-from repro.interop.search import Found, SearchRequest, search
+from repro.interop.search.index import Found, SearchRequest
+from repro.interop.search.query import search
 from repro.text import shorten
 
 QUERIES = ("read the members of a zip archive", "wait until a thread has ended", "split text into words like a shell")

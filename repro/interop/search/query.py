@@ -1,0 +1,126 @@
+"""Search a corpus with a model: find or build the index, encode the queries, return the best documents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from repro.interop.arguments import MINILM, find_model_folder
+from repro.interop.corpus import find_corpus
+from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
+from repro.records.lookup import ID_PREFIX, RECORDS, run_of_id
+from repro.records.store import read_records, try_read_record
+from repro.spec import TRAINED, Run
+from repro.spec.identity import get_training_id
+from repro.storage.digests import get_cached_digests
+from repro.storage.paths import get_home, get_local_records, is_imported, run_folder
+from repro.text import shorten
+from repro.train.checkpoint import CHECKPOINT_FILE
+
+
+def search(request: SearchRequest, queries: Sequence[str], top: int, progress: Progress) -> list[list[Found]]:
+    """Return the best documents for each query. The index is built first if it is missing.
+
+    Raises:
+        ValueError: if the model, the corpus or the context does not exist.
+    """
+    if find_model_folder(request.model) is None and is_imported(request.model):
+        request = choose_model(request)
+        progress(f"searching {request.corpus} with {request.model}")
+    run = find_run(request.model)
+    corpus = find_corpus(_get_corpus_name(request, run))
+    context_corpus = None
+    if request.context is not None and request.context not in CONTEXTS:
+        context_corpus = find_corpus(request.context)
+
+    def locate() -> Index:
+        context = (request.context or "own") if context_corpus is None else context_corpus.digest
+        key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed, context]
+        return Index(get_home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
+
+    index = locate()
+    if not index.is_built:
+        from repro.interop.opening import open_model
+        from repro.interop.search.build import build_index
+
+        progress(f"opening {request.model}; the index of {corpus.name} is built once and cached")
+        opened = open_model(request.model, progress=progress)
+        # opening may have trained the run, so its weights and the key have changed
+        index = locate()
+        if not index.is_built:
+            build_index(opened, request, corpus, context_corpus, index.folder, progress)
+    if request.context is not None and index.settings["context"] is None:
+        raise ValueError(f"{request.model} has no context: leave out --context")
+    encoder = index.encoder()
+    if encoder is not None:
+        vectors = [encoder.encode(query) for query in queries]
+    else:
+        from repro.interop.search.build import encode_queries
+
+        progress("queries of this model are encoded with torch, which takes seconds to load")
+        vectors = list(encode_queries(request, index, queries, progress))
+    return [index.search(vector, top) for vector in vectors]
+
+
+def choose_model(request: SearchRequest) -> SearchRequest:
+    """Return the request with a model, if it named an imported corpus instead.
+
+    The model is the one with the highest recorded NDCG@10 on the corpus: a trained model whose weights are here, or
+    MiniLM, also if nothing is recorded. The searched corpus is the named one unless the request has another.
+    """
+    name = request.model.partition("@")[0]
+    measure = f"{name}/mean/ndcg_at_10"
+    scores: dict[str, float] = {}
+    for record in read_records(get_local_records()):
+        run = record.run
+        if run.suite == name and measure in record.metrics:
+            if run.architecture in TRAINED and (run_folder(get_training_id(run)) / CHECKPOINT_FILE).is_file():
+                scores[record.id] = record.metrics[measure]
+            elif run.architecture == "surrogate" and run.surrogate == MINILM:
+                scores[MINILM] = record.metrics[measure]
+    best = max(scores, key=scores.__getitem__, default=MINILM)
+    return replace(request, model=best, corpus=request.corpus or name)
+
+
+def find_run(source: str) -> Run | None:
+    """Find a run by its id. If it has a record, the experiments are not loaded, which saves time."""
+    if find_model_folder(source) is not None or not ID_PREFIX.fullmatch(source):
+        return None
+    for folder in RECORDS:
+        path = folder() / f"{source}.json"
+        record = try_read_record(path) if path.is_file() else None
+        if record is not None:
+            return record.run
+    return run_of_id(source)
+
+
+def get_model_key(source: str, run: Run | None) -> str | None:
+    """Return a digest or commit that identifies a model's weights. None for a run that is not trained yet."""
+    if run is not None:
+        folder = run_folder(get_training_id(run))
+        path = folder / CHECKPOINT_FILE
+        if not path.is_file():
+            return None
+        note = get_home() / "digests" / f"run-{folder.name}.json"
+        return get_cached_digests(folder, [path], note)[path.name]
+    local_folder = find_model_folder(source)
+    if local_folder is not None:
+        from repro.pipeline.encoders import get_files_in_key
+
+        return get_files_in_key(str(local_folder))["files"]
+    from repro.pipeline.encoders import find_commit
+
+    return find_commit(source).get("commit", source)
+
+
+def _get_corpus_name(request: SearchRequest, run: Run | None) -> str:
+    if request.corpus is not None:
+        return request.corpus
+    if run is None:
+        raise ValueError(
+            f"which corpus should {shorten(request.model)} search? --corpus takes the name of an imported corpus or a "
+            "suite, a BEIR folder, or a jsonl file"
+        )
+    return run.suite
