@@ -39,6 +39,7 @@ from benchmarks.harness import (
 from repro.data.prompts import with_prompt
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
+from repro.model.biencoder import Biencoder
 from repro.model.linear import has_onednn
 from repro.model.start import build_model
 from repro.model.texts import Texts, make_texts
@@ -145,6 +146,7 @@ def main() -> None:
     run = make_run(options.size)
     pairs = load_pairs(run)
     model = build_model(make_model_config(run), start=run.start, seed=0, heads=run.heads)
+    assert isinstance(model, Biencoder), "the compared run is a biencoder"
     theirs = as_sentence_transformer(model)
     batch_size = options.batch_size or run.batch_size
     if len(pairs) < batch_size:

@@ -2,27 +2,25 @@
 
 A user error (a bad value, a file, a full disk, a missing package) prints one line and exits with 2. Anything else is a
 bug: one line names it and the file with a full report, and the exit code is 70. `--debug` shows the traceback in both
-cases. On a terminal the line is wrapped at its width, without breaks inside paths and commands.
+cases.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import signal
 import sys
-import textwrap
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED
+from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, print_progress
 from repro.stopping import Stopped, unwrap_stop
 from repro.storage.files import MAKE_ROOM
 from repro.storage.paths import get_home
-from repro.text import make_printable, shorten
+from repro.text import shorten
 
 EXIT_BUG = 70
 """A bug in this program: EX_SOFTWARE of sysexits."""
@@ -34,10 +32,6 @@ PERMISSION_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
 FOLDER_ADVICE = "name another folder (set REPRO_HOME for the files of this program)"
 DEBUG = "--debug"
 MAX_LINE_CHARACTERS = 1000
-DEFAULT_WIDTH = 80
-COMMAND = re.compile(r"`[^`]*`")
-NO_BREAK = "\x1f"
-"""Replaces a space where a line must not break. No message contains it, because control characters are replaced."""
 
 
 def run_with_error_handling(action: Callable[[], int | None]) -> int:
@@ -59,7 +53,7 @@ def run_with_error_handling(action: Callable[[], int | None]) -> int:
         error.show()
         return EXIT_NOT_RUN
     except Stopped as stopped:
-        _print_line(f"stopped: {stopped}")
+        print_progress(f"stopped: {stopped}")
         return stopped.exit_status
     except BrokenPipeError:
         return _discard_output()
@@ -104,7 +98,7 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
         traceback.print_exception(error)
     # faiss has two packages, so the message names both extras.
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
-        _print_line("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
+        print_progress("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN
     message = shorten(" ".join(str(error).split()), MAX_LINE_CHARACTERS)
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
@@ -112,31 +106,10 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
     if isinstance(error, OSError) and error.errno in PERMISSION_ERRORS:
         message = f"{message}; no incomplete file remains: give yourself the permission, or {FOLDER_ADVICE}"
     if isinstance(error, USER_ERRORS):
-        _print_line(f"error: {message or type(error).__name__}")
+        print_progress(f"error: {message or type(error).__name__}")
         return EXIT_NOT_RUN
-    _print_line(f"bug: {type(error).__name__}: {message}; {_write_report(error)}")
+    print_progress(f"bug: {type(error).__name__}: {message}; {_write_report(error)}")
     return EXIT_BUG
-
-
-def _print_line(line: str) -> None:
-    """Print a line on stderr. On a terminal it is wrapped at its width, or at 80 if the width is unknown."""
-    if sys.stderr.isatty():
-        try:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_WIDTH
-        except OSError:
-            width = DEFAULT_WIDTH
-        line = wrap_line(line, width)
-    print(make_printable(line), file=sys.stderr)
-
-
-def wrap_line(line: str, width: int) -> str:
-    """Wrap a line at `width` characters, at spaces only, and never inside `a command`.
-
-    Users copy commands and paths, so these stay in one piece, even if that makes a line longer.
-    """
-    protected = COMMAND.sub(lambda match: match[0].replace(" ", NO_BREAK), line)
-    lines = textwrap.wrap(protected, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
-    return "\n".join(lines).replace(NO_BREAK, " ")
 
 
 def _write_report(error: BaseException) -> str:

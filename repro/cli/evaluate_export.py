@@ -101,12 +101,6 @@ def export(
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
     width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,
-    growth_on: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SUITE", help="measure for the card what 10 % and 50 % new documents cost under an old context"
-        ),
-    ] = None,
     push_to: Annotated[str | None, typer.Option(help="also upload the folder to this hub id")] = None,
     private: Annotated[bool, typer.Option("--private", help="make the uploaded repository private")] = False,
 ) -> None:
@@ -118,7 +112,7 @@ def export(
     print_progress(f"opening {model}")
     from repro.interop.exporting import export_model, push_to_hub
 
-    for line in export_model(model, folder, to, width=width, growth_on=growth_on, progress=print_line):
+    for line in export_model(model, folder, to, width=width, progress=print_line):
         print_line(line)
     if push_to is not None:
         print_line(f"uploaded to {push_to_hub(folder, push_to, private=private)}")

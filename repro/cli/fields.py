@@ -15,33 +15,6 @@ from repro.spec.axes import describe_type
 from repro.spec.scales import ORDER, SCALES
 from repro.text import ABSENT, format_suggestion, shorten
 
-MEANINGS = {
-    "seed": "seed of the weights, the batches and every other random draw",
-    "batch_size": "pairs per batch",
-    "num_hard_negatives": "mined negative documents per query",
-    "architecture": "contextual and biencoder are trained, bm25 and surrogate are references, none only measures data",
-    "backbone": "kind of transformer",
-    "num_layers": "transformer layers, of the second stage if the model is contextual",
-    "num_first_stage_layers": "transformer layers of the first stage of a contextual model",
-    "hidden_size": "dimensions of the hidden states and of an embedding",
-    "num_soft_prompts": "learned vectors between the context and the text",
-    "sequence_dropout": "share of context vectors replaced by the null vector in training",
-    "residual": "whether the pooled vector is added to the output of the head",
-    "prompts": "prefixes of queries and documents: none, or by task as in the paper",
-    "max_tokens": "longest text in tokens, longer texts are cut",
-    "num_epochs": "passes over the training pairs, instead of num_steps",
-    "learning_rate": "peak learning rate",
-    "num_warmup_steps": "steps of learning rate warmup",
-    "weight_decay": "weight decay of AdamW",
-    "temperature": "temperature of the contrastive loss",
-    "max_grad_norm": "norm to which gradients are clipped",
-    "num_pretraining_epochs": "passes of the first phase over its corpus, instead of num_pretraining_steps",
-    "suite": "collections on which the model is evaluated",
-    "context_seed": "seed for drawing the context documents of an evaluation",
-    "measure": "analysis to compute after training",
-}
-"""Meaning of each field without a comment in `Run`."""
-
 
 def fields(
     word: Annotated[str | None, typer.Argument(help="list only fields with this word in their name or meaning")] = None,
@@ -90,14 +63,8 @@ def _format_defaults(defaults: dict[str, Any]) -> str:
 
 @cache
 def _meanings() -> dict[str, str]:
-    """Return the meaning of each field: its comment in the source of `Run`, else its entry in `MEANINGS`."""
-    comments: dict[str, str] = {}
-    for name, comment in re.findall(
-        r"^    (\w+): [^#=\n]*(?:= [^#\n]*)?(?:#\s*(.*))?$", inspect.getsource(Run), re.MULTILINE
-    ):
-        if name in FIELDS:
-            comments[name] = comment.strip()
-    return {name: comments.get(name) or MEANINGS.get(name, "") for name in FIELDS}
+    """Return the meaning of each field: its comment in the source of `Run`."""
+    return dict(re.findall(r"^    (\w+): [^#\n]*  # (.+)$", inspect.getsource(Run), re.MULTILINE))
 
 
 VERBS = (fields,)

@@ -47,7 +47,6 @@ def make_model_card(
     *,
     width: int | None = None,
     install: str = "",
-    growth: str = "",
 ) -> str:
     """Return the card as Markdown with its front matter. Unknown facts are marked as unknown.
 
@@ -58,7 +57,6 @@ def make_model_card(
         how_to_use: Lines of Python.
         width: Size that the vectors were cut to.
         install: What a program needs that opens the folder.
-        growth: A sentence on the measured loss under an old context.
     """
     config = opened.ours.config
     limits = [limit for limit in LIMITS if opened.num_contexts or limit != CONTEXT_NOTE]
@@ -74,7 +72,7 @@ def make_model_card(
         f"A {config.architecture} text encoder with vectors of {size}.",
         "## Scores\n\n" + _format_scores(records),
         "## Use\n\n" + (f"Install: {install}.\n\n" if install else "") + code,
-        "## Context\n\n" + _describe_context(opened, library, growth),
+        "## Context\n\n" + _describe_context(opened, library),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
         "## Data\n\n" + _describe_data(opened, records),
         "## Recipe\n\n" + _describe_recipe(opened, records),
@@ -113,7 +111,7 @@ def _format_corpus(run: Run) -> str:
     return f"the corpus `{run.corpus}`{sources}"
 
 
-def _describe_context(opened: Opened, library: str, growth: str) -> str:
+def _describe_context(opened: Opened, library: str) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
     lines = [
@@ -121,7 +119,7 @@ def _describe_context(opened: Opened, library: str, growth: str) -> str:
         "sample of this size is drawn with a seed. Fewer are repeated. Queries and documents are comparable only under "
         "the same context.",
         _describe_missing_context(opened, library),
-        f"{GROWING_CORPUS_NOTE} {growth}" if growth else GROWING_CORPUS_NOTE,
+        GROWING_CORPUS_NOTE,
     ]
     if library != "official":
         lines.append(STORED_WITH_CONTEXT)

@@ -12,7 +12,7 @@ from repro.interop.card import make_model_card
 from repro.interop.named_runs import find_named_run
 from repro.interop.official.config import write_official_config
 from repro.interop.official.folder import export_official
-from repro.interop.opening import Opened, Progress, open_model, open_suite
+from repro.interop.opening import Opened, Progress, open_model
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.interop.trained_widths import list_export_warnings
 from repro.model.contextual import ContextualModel, Model
@@ -57,7 +57,6 @@ def export_model(
     to: str,
     *,
     width: int | None = None,
-    growth_on: str | None = None,
     progress: Progress = print,
 ) -> list[str]:
     """Export a model, completely or not at all. Return lines for the user, with the code that opens the folder.
@@ -67,7 +66,6 @@ def export_model(
         folder: Target folder.
         to: One of `FORMATS`.
         width: Truncate the vectors to this many dimensions, and normalise them again.
-        growth_on: Suite on which the card's note on a growing corpus is measured. None: no such note.
         progress: Called with each message.
 
     Raises:
@@ -86,7 +84,6 @@ def export_model(
     opened.ours.to("cpu")
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     check_format(opened.ours.architecture, to)
-    growth = "" if growth_on is None else _measure_growth(opened, growth_on, progress)
     warnings = [] if width is None else list_export_warnings(opened, width)
     with atomic_folder(folder) as part:
         _write(opened.ours, part, to, width)
@@ -97,21 +94,13 @@ def export_model(
             # The card names the folder without its path, because it is moved or uploaded.
             usage = [*_list_opening_code(opened, Path(folder.name), to), "", *_list_ranking_code(opened, to)]
             install = INSTALL[_get_opener_name(opened, to)]
-            text = make_model_card(opened, folder.name, to, usage, width=width, install=install, growth=growth)
+            text = make_model_card(opened, folder.name, to, usage, width=width, install=install)
             card.write_text(text, encoding="utf-8")
         if folder.is_dir():
             # it is empty, and the complete folder takes its place
             folder.rmdir()
     code = [f"  {line}" for line in _list_opening_code(opened, folder, to)]
     return [*warnings, f"wrote {folder}; open it with", *code]
-
-
-def _measure_growth(opened: Opened, source: str, progress: Progress) -> str:
-    """Return the sentence of the card on the loss under an old context, measured on a suite."""
-    from repro.interop.growth import format_growth, measure_growth
-
-    suite = open_suite(source, progress)
-    return format_growth(measure_growth(opened.ours, suite, progress=progress), suite.name)
 
 
 def _check_run(run: Run, to: str) -> None:

@@ -158,26 +158,27 @@ def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     if is_self_contained(folder):
         return load_self_contained_model(folder)
     if (folder / "modules.json").is_file():
+        from repro.interop.contextual_module import MODULE_FOLDER
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
+        # a contextual model of version 0.1.0
+        if (folder / MODULE_FOLDER).is_dir():
+            return _open_folder(folder / MODULE_FOLDER, revision)
         opened = open_sentence_transformers(folder)
-        inner = getattr(opened[0], "model", None)
-        if isinstance(inner, ContextualModel):
-            return inner
         check_similarity(opened, folder)
         return StockEncoder(opened)
     if is_official(folder):
         return load_official(folder, revision=revision)
     model_type = _read_model_type(folder)
     if model_type is not None:
-        from repro.interop.transformers_model import CdeConfig, CdeModel
+        from repro.interop.transformers_model import CdeConfig, load_old_model
 
         if model_type != CdeConfig.model_type:
             raise ValueError(
                 f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers first, "
                 "which adds the pooling (`SentenceTransformer(FOLDER).save(OTHER)`)"
             )
-        return CdeModel.from_pretrained(folder).encoder
+        return load_old_model(folder)
     model: Model = load_model(folder)
     return model
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from repro.data.prompts import PROMPTS
-from repro.data.tokens import resolve_tokenizer
+from repro.data.tokens import load_whole_tokenizer, resolve_tokenizer
 from repro.interop import modeling_cde
-from repro.interop.contextual_module import make_fast_tokenizer
 from repro.interop.safe_weights import read_safetensors
 from repro.model.biencoder import Biencoder
-from repro.model.config import CONFIG_FILE, make_config
+from repro.model.config import CONFIG_FILE, ModelConfig, make_config
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
 from repro.storage.files import json_object, read_json
@@ -57,6 +57,22 @@ def write_self_contained(model: Model, folder: Path) -> None:
         write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
         settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}
         write_json(folder / "config_sentence_transformers.json", settings | {"similarity_fn_name": "cosine"})
+
+
+def make_fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
+    """Return a model's tokenizer as one of transformers, which truncates at the model's maximal length."""
+    tokenizer = load_whole_tokenizer(config.tokenizer)
+    candidates = {
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "unk_token": "[UNK]",
+        "mask_token": "[MASK]",
+    }
+    special = {name: token for name, token in candidates.items() if tokenizer.token_to_id(token) is not None}
+    # padding is masked, so any token will do
+    special.setdefault("pad_token", str(tokenizer.id_to_token(0)))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=config.max_tokens, **special)
 
 
 def is_self_contained(folder: Path) -> bool:

@@ -20,8 +20,14 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import BertModel, PreTrainedModel
 
 from repro.data.prompts import PROMPTS
-from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule, make_fast_tokenizer, make_normalize_module
-from repro.interop.self_contained import has_our_code, is_self_contained, write_json, write_self_contained
+from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule
+from repro.interop.self_contained import (
+    has_our_code,
+    is_self_contained,
+    make_fast_tokenizer,
+    write_json,
+    write_self_contained,
+)
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.files import json_object, read_json
@@ -59,17 +65,14 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
     write_old_settings(target, max_tokens=model.config.max_tokens)
 
 
-def as_sentence_transformer(model: Model, *, width: int | None = None) -> SentenceTransformer:
-    """Return the model as a SentenceTransformer. The weights of a biencoder are copied, those of others are shared.
+def as_sentence_transformer(model: Biencoder, *, width: int | None = None) -> SentenceTransformer:
+    """Return a biencoder as a SentenceTransformer, with a copy of its weights.
 
-    `width` truncates the vectors of a biencoder: the last linear layer is cut to it, so that vectors are normalised
+    `width` truncates the vectors: the last linear layer is cut to it, so that vectors are normalised
     after the truncation. `truncate_dim` alone would truncate after the normalisation, so that vectors would be shorter
     than 1.
     """
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
-    if isinstance(model, ContextualModel):
-        contextual_modules: list[torch.nn.Module] = [ContextualModule(model), make_normalize_module()]
-        return SentenceTransformer(modules=contextual_modules, prompts=prompts, device=str(model.device))
     # the module Transformer can only be created from a folder
     with tempfile.TemporaryDirectory() as folder:
         _add_unused_pooler(model.embedder.model).save_pretrained(folder)
@@ -137,7 +140,7 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
         raise ValueError(f"{path} needs {types}, which are neither stock modules nor {our_type}")
     settings = json_object(path / SETTINGS_FILE)
     module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
-    return SentenceTransformer(modules=[module, make_normalize_module()], prompts=settings.get("prompts"))
+    return SentenceTransformer(modules=[module], prompts=settings.get("prompts"))
 
 
 def _check_kind(folder: Path) -> None:

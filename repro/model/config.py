@@ -87,11 +87,6 @@ class ModelConfig:
         """Maximum number of context vectors of the second stage."""
         return self.num_contexts * self.tokens_per_document
 
-    @property
-    def context_width(self) -> int:
-        """Width of a context vector: the hidden size, plus one column per word with pooling by frequency."""
-        return self.hidden_size + (self.vocab_size if self.pooling == "frequency" else 0)
-
     def save(self, folder: Path) -> None:
         """Write config.json."""
         with atomic_file(folder / CONFIG_FILE) as part:

@@ -226,30 +226,6 @@ Model = Biencoder | ContextualModel
 """Either architecture."""
 
 
-def as_context_rows(vectors: Tensor, config: ModelConfig) -> Tensor:
-    """Return context vectors that a caller gives as rows, (C, E). Warns if there are fewer than the model was trained with.
-
-    Raises:
-        ValueError: for another width, since a reshape would mix several vectors in a row, and for more vectors than the
-            model reads, since the rest would be dropped.
-    """
-    width, tokens_per_document = config.context_width, config.tokens_per_document
-    if not vectors.numel() or vectors.shape[-1] not in (width, width * tokens_per_document):
-        raise ValueError(
-            f"the context has the shape {tuple(vectors.shape)}: expected vectors of {width} numbers, as this model's "
-            "first stage returns them"
-        )
-    rows_CE = vectors.reshape(-1, width)
-    message = f"{len(rows_CE) / tokens_per_document:g} context documents for a model that takes {config.num_contexts}"
-    if len(rows_CE) > config.num_context_vectors:
-        raise ValueError(f"{message}: draw that many before they are embedded, for example with `drawn_from`")
-    if len(rows_CE) < config.num_context_vectors:
-        warnings.warn(
-            f"{message}: set_context repeats some of them, vectors that are given are used as they are", stacklevel=3
-        )
-    return rows_CE
-
-
 def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
     """Return the positions of the texts that serve as context, int64 (num_contexts,).
 

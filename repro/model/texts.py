@@ -40,16 +40,6 @@ class Texts(NamedTuple):
         return Texts(self.ids_NS.to(device), self.mask_NS.to(device))
 
 
-def pad_right(texts: Texts) -> Texts:
-    """Move left padding to the right, as positions assume. Token order does not change."""
-    is_in_order_NS = texts.mask_NS[:, :-1] >= texts.mask_NS[:, 1:]
-    if bool(is_in_order_NS.all()):
-        return texts
-    # a stable sort by the mask moves padding to the end and keeps the order of the tokens
-    order_NS = torch.argsort(1 - (texts.mask_NS > 0).long(), dim=1, stable=True)
-    return Texts(texts.ids_NS.gather(1, order_NS), texts.mask_NS.gather(1, order_NS))
-
-
 def make_texts(ids_NS: np.ndarray, mask_NS: np.ndarray) -> Texts:
     """Wrap the arrays that `Tokens.pad` returns."""
     return Texts(torch.from_numpy(ids_NS), torch.from_numpy(mask_NS))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from repro.records.store import Record, are_all_readable, list_records
 from repro.report.figure_data import make_figure_view
 from repro.report.tables import make_exhibit_view, make_table_view
-from repro.report.verdicts import CachedVerdicts, compute_key
+from repro.report.verdicts import compute_key, read_verdicts, write_verdicts
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.statistics.judge import Judgement, judge_all
+from repro.storage.memo import Memo
 from repro.storage.paths import get_local_records, get_published_records, get_verdicts_folder
 
 RECORDS = {"published": get_published_records, "yours": get_local_records}
@@ -29,13 +30,13 @@ def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
     """
     runs, folders = experiment.runs(scale), [get_folder() for get_folder in RECORDS.values()]
     path = get_verdicts_folder() / f"{experiment.number:02d}-{scale}.json"
-    cache = CachedVerdicts(path, compute_key(experiment.claims, runs, scale, folders))
-    verdicts = cache.read(experiment.claims)
+    memo = Memo(path, compute_key(experiment.claims, runs, scale, folders))
+    verdicts = read_verdicts(memo, experiment.claims)
     if verdicts is None:
         published, yours = (load_records(runs, source) for source in RECORDS)
         verdicts = judge_all(experiment.claims, scale, runs, published, yours=yours)
         if are_all_readable(*folders):
-            cache.write(verdicts)
+            write_verdicts(memo, verdicts)
     return verdicts
 
 

@@ -15,7 +15,6 @@ from repro.spec.scales import ORDER
 from repro.text import ABSENT
 
 HEADER = ("artefact", "content", "status", "differs from the paper", "claims")
-ARTEFACT_NAME = re.compile(r"((?:GTE |MRL )?(?:Table|Figure)) (\d+)")
 
 
 def make_coverage_table() -> str:

@@ -7,13 +7,10 @@ name, time and size of each record. If the file is missing or damaged, or the ke
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +21,7 @@ from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.digests import compute_source_digest
-from repro.storage.files import atomic_file, json_object
+from repro.storage.memo import Memo, get_digest_key
 from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE
 
 DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", *EXPERIMENT_FOLDERS)
@@ -34,35 +31,21 @@ DECIDING_PACKAGES = ("numpy", "scipy", "statsmodels")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-@dataclass(frozen=True)
-class CachedVerdicts:
-    """Cache file of the verdicts of one experiment, and the digest of all their inputs."""
+def read_verdicts(memo: Memo, claims: Sequence[Claim]) -> list[Judgement] | None:
+    """Return the cached verdicts on the claims, or None if the cache is missing, damaged or out of date."""
+    try:
+        return [_read_judgement(claim, row) for claim, row in zip(claims, memo.read() or (), strict=True)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
-    path: Path
-    key: str
 
-    def read(self, claims: Sequence[Claim]) -> list[Judgement] | None:
-        """Return the cached verdicts on the claims, or None if the cache is missing, damaged or out of date."""
-        try:
-            content = json_object(self.path)
-            if content["key"] != self.key or content["sha256"] != _digest(content["verdicts"]):
-                return None
-            rows = json.loads(content["verdicts"])
-            return [_read_judgement(claim, row) for claim, row in zip(claims, rows, strict=True)]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
-
-    def write(self, judged: Sequence[Judgement]) -> None:
-        """Write the verdicts. An unwritable folder is ignored, because the cache is optional."""
-        names = [judgement.name for judgement in fields(Judgement) if judgement.name != "claim"]
-        rows = [
-            {name: _to_plain(getattr(judgement, name)) for name in names} | {"id": judgement.claim.id}
-            for judgement in judged
-        ]
-        verdicts = json.dumps(rows)
-        content = {"key": self.key, "sha256": _digest(verdicts), "verdicts": verdicts}
-        with suppress(OSError, ValueError), atomic_file(self.path) as part:
-            part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+def write_verdicts(memo: Memo, judged: Sequence[Judgement]) -> None:
+    """Cache the verdicts. The claims themselves are not stored, only their ids."""
+    rows = []
+    for judgement in judged:
+        claim_id: Any = judgement.claim.id
+        rows.append(asdict(replace(judgement, claim=claim_id)))
+    memo.write(rows)
 
 
 def compute_key(claims: Sequence[Claim], runs: Sequence[Run], scale: str, folders: Sequence[Path]) -> str:
@@ -75,7 +58,7 @@ def compute_key(claims: Sequence[Claim], runs: Sequence[Run], scale: str, folder
         "claims": ADDRESS.sub("", repr(claims)),
         "records": [(name, _get_stamp(folder / name)) for folder in folders for name in names],
     }
-    return _digest(json.dumps(inputs, sort_keys=True))
+    return get_digest_key(inputs)
 
 
 def _get_stamp(path: Path) -> tuple[int, int] | None:
@@ -93,19 +76,9 @@ def get_versions(packages: Sequence[str]) -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_to_plain(item) for item in value]
-    return asdict(value) if isinstance(value, Comparison | Unit) else value
-
-
 def _read_judgement(claim: Claim, row: Mapping[str, Any]) -> Judgement:
     values = dict(row)
-    if values.pop("id") != claim.id:
+    if values.pop("claim") != claim.id:
         raise ValueError(f"verdicts are cached for other claims, not {claim.id}")
     values["unit"] = Unit(**values["unit"])
     values["comparisons"] = tuple(map(_read_comparison, values["comparisons"]))

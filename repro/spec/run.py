@@ -55,7 +55,7 @@ class Run:
     """
 
     scale: str
-    seed: int = 0
+    seed: int = 0  # seed of the weights, the batches and every other random draw
     # data
     corpus: str  # name of the training pairs
     sources: str | None  # sources of the corpus, joined as "a+b"; None: all
@@ -64,58 +64,58 @@ class Run:
     # batches (§4.1)
     sampler: str  # a batch is drawn from all pairs, from one domain, or from neighbouring clusters
     mixing_alpha: float | None  # one source per batch with p ∝ size^α (GTE eq. 4); None: each pair once per epoch
-    batch_size: int
+    batch_size: int  # pairs per batch
     cluster_size: int | None  # mean number of pairs per cluster; only for sampler "cluster"
     packing: str  # order of the clusters before they are cut into batches
     surrogate: str  # the fixed encoder for clusters, filter and difficulty
     filter: str  # false-negative filter, eq. 4
     filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
-    num_hard_negatives: int
-    mined_negatives: str  # documents mined as hard negatives: those ranked below the positive, or any
+    num_hard_negatives: int  # mined negative documents per query
+    mined_negatives: str  # candidates: documents that the surrogate ranks below the positive, or any
     known_positives: str  # documents of pairs with an equal query: masked and never mined, or treated as negatives
     # model (§4.2)
-    architecture: str
-    backbone: str
+    architecture: str  # contextual and biencoder are trained, bm25 and surrogate are references, none: only data
+    backbone: str  # kind of transformer
     start: str  # random, words (word vectors only), minilm, NAME@DIGEST of a local encoder, or a hub id
-    num_layers: int
-    num_first_stage_layers: int
-    hidden_size: int
+    num_layers: int  # transformer layers, of the second stage if the model is contextual
+    num_first_stage_layers: int  # transformer layers of the first stage of a contextual model
+    hidden_size: int  # dimensions of the hidden states and of an embedding
     num_contexts: int  # number of context documents
     tokens_per_document: int  # vectors per context document
-    num_soft_prompts: int
-    sequence_dropout: float  # 1: context-blind, so the model never sees a document
+    num_soft_prompts: int  # learned vectors between the context and the text
+    sequence_dropout: float  # share of context vectors replaced by null in training; 1: context-blind
     pooling: str  # second stage: mean over text tokens, or weighted by frequency in the context (ours)
-    residual: bool
-    prompts: str
-    max_tokens: int
-    heads: str  # initialisation of the output heads: random (as in the official code), or identity
+    residual: bool  # whether the pooled vector is added to the output of the head
+    prompts: str  # prefixes of queries and documents: none, or by task as in the paper
+    max_tokens: int  # longest text in tokens, longer texts are cut
+    heads: str  # initial output heads: random (as in the official code), or identity
     # training (§5)
     loss: str  # InfoNCE (eq. 1), or the improved contrastive loss of GTE with four directions
     nested_sizes: str | None  # the loss is summed over prefixes of these widths, "8+16+32"
     batches_a_step: int  # batches per step, each with its own negatives, contexts and loss; gradients are averaged
     num_steps: int | None  # exactly one of num_steps and num_epochs
-    num_epochs: int | None
-    learning_rate: float
+    num_epochs: int | None  # passes over the training pairs, instead of num_steps
+    learning_rate: float  # peak learning rate
     first_stage_rate: float  # multiplies the learning rate of the first stage of a contextual model
-    num_warmup_steps: int
-    weight_decay: float
-    temperature: float
-    max_grad_norm: float
-    kept_weights: str  # last step, or lowest loss on validation pairs, which can end training early
+    num_warmup_steps: int  # steps of learning rate warmup
+    weight_decay: float  # weight decay of AdamW
+    temperature: float  # temperature of the contrastive loss
+    max_grad_norm: float  # norm to which gradients are clipped
+    kept_weights: str  # of the last step, or of the lowest loss on pairs set apart, which can end training early
     pretraining_corpus: str | None  # corpus of a first phase without hard negatives; None: one phase
     num_pretraining_steps: int | None  # steps of the first phase, instead of num_pretraining_epochs
-    num_pretraining_epochs: int | None
+    num_pretraining_epochs: int | None  # passes of the first phase over its corpus
     pretraining_batch_size: int | None  # batch size of the first phase; None: that of the second phase
     pretraining_cluster_size: int | None  # cluster size of the first phase; None: that of the second phase
     # evaluation
-    suite: str
+    suite: str  # collections on which the model is evaluated
     protocol: str  # search all documents, or rerank the candidates of the surrogate or of BM25
     rerank_depth: int | None  # candidates per query; only for protocols that rerank
-    context_seed: int
+    context_seed: int  # seed for drawing the context documents of an evaluation
     num_test_contexts: int | None  # number of context documents in evaluation; None: as in training
     test_contexts: str  # contexts in evaluation, joined by +: own, wrong, random, null
-    measure: str
+    measure: str  # analysis to compute after training
 
     def __post_init__(self) -> None:
         """Validate all fields. Raises ValueError for an invalid value or an impossible combination."""

@@ -2,14 +2,10 @@
 
 import errno
 import os
-import pty
 import signal
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Callable
-from fcntl import ioctl
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,7 +14,7 @@ import pytest
 
 from repro.cli import common
 from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, print_line, print_progress
-from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling, wrap_line
+from repro.cli.errors import EXIT_BUG, EXIT_PIPE, run_with_error_handling
 from repro.report.formats import render, render_line
 from repro.report.html import inline_svg
 from repro.report.view import View
@@ -155,35 +151,7 @@ LONG = "/data/" + "deep/" * 30 + "runs.json"
 MESSAGE = f"{LONG}, run 12: batch_size=-4: must be at least 1; see `repro plan table1 --scale desk`, or ask for another"
 
 
-@pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_wrapped_messages_keep_commands_whole(width: int) -> None:
-    """Paths and commands in backticks are not wrapped, so that a user can copy them."""
-    lines = wrap_line(f"error: {MESSAGE}", width).split("\n")
-    assert " ".join(line.strip() for line in lines) == f"error: {MESSAGE}"
-    assert any(f"{LONG}," in line for line in lines)
-    assert any("`repro plan table1 --scale desk`," in line for line in lines)
-    pieces = (LONG, "`repro plan table1 --scale desk`")
-    assert all(len(line) <= width or line.strip().startswith(pieces) for line in lines)
-
-
-@pytest.mark.parametrize(("columns", "width"), [(0, 80), (60, 60)])
-def test_terminal_messages_are_wrapped(
-    columns: int, width: int, handle: Handle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A terminal that reports no width is treated as 80 columns wide."""
-    reader, writer = pty.openpty()
-    ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with os.fdopen(writer, "w") as terminal, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", terminal)
-        handle(ValueError("one word after the other " * 12))
-        terminal.flush()
-        message = os.read(reader, 4096).decode()
-    os.close(reader)
-    longest = max(map(len, message.splitlines()))
-    assert width - 8 < longest <= width
-
-
-def test_other_messages_stay_one_line(handle: Handle, capsys: Output) -> None:
+def test_messages_stay_one_line(handle: Handle, capsys: Output) -> None:
     handle(ValueError(MESSAGE))
     assert capsys.readouterr().err == f"error: {MESSAGE}\n"
 

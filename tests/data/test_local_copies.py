@@ -264,7 +264,7 @@ def test_failed_fetch_allows_manual_copy(tmp_path: Path, monkeypatch: pytest.Mon
     assert get_local_copy("nomic-supervised", tmp_path) == folder
 
 
-def test_revisions_match_mteb() -> None:
+def test_licences_match_mteb() -> None:
     import mteb
 
     assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_source_names())
@@ -274,8 +274,6 @@ def test_revisions_match_mteb() -> None:
         assert re.fullmatch(r"[0-9a-f]{32}", benchmark.md5)
         if not benchmark.parts:
             metadata = mteb.get_task(tasks[name]).metadata
-            assert metadata.dataset["path"] == benchmark.hub_id
-            assert metadata.dataset["revision"] == benchmark.revision
             assert benchmark.licence in (metadata.license, benchmarks.UNSTATED)
 
 

@@ -18,10 +18,11 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from transformers import AutoModel
 
+from repro.data.tokens import write_tokenizer
 from repro.interop.contextual_module import MODULE_FOLDER
 from repro.interop.opening import open_model
-from repro.interop.self_contained import load_self_contained_model, write_self_contained
-from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
+from repro.interop.self_contained import load_self_contained_model, write_json, write_self_contained
+from repro.interop.sentence_transformers_folder import open_sentence_transformers
 from repro.model.contextual import ContextualModel
 from repro.model.texts import make_texts
 from repro.train.feed import draw_contexts
@@ -197,17 +198,43 @@ def test_other_code_is_not_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours.encode(TEXTS), model.encode(TEXTS))
 
 
+def write_old_folder(model: ContextualModel, folder: Path) -> None:
+    """Write the files of version 0.1.0."""
+    model.save_pretrained(folder / MODULE_FOLDER)
+    write_tokenizer(model.config.tokenizer, folder / MODULE_FOLDER)
+    (folder / "1_Normalize").mkdir()
+    names = {"module_input_name": "contextual_embedding", "module_output_name": "sentence_embedding"}
+    write_json(folder / "1_Normalize" / "config.json", names)
+    types = {
+        MODULE_FOLDER: "repro.interop.contextual_module.ContextualModule",
+        "1_Normalize": "sentence_transformers.base.modules.normalize.Normalize",
+    }
+    modules = [{"idx": n, "name": str(n), "path": path, "type": kind} for n, (path, kind) in enumerate(types.items())]
+    write_json(folder / "modules.json", modules)
+    prompts = {"query": "search_query: ", "document": "search_document: "}
+    settings = {"model_type": "SentenceTransformer", "prompts": prompts, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", settings)
+
+
 def test_folder_of_version_0_1_opens(tmp_path: Path) -> None:
     """It names `repro.interop.contextual_module.ContextualModule`, which must keep its place."""
     model, folder = make_model("contextual"), tmp_path / "old"
-    as_sentence_transformer(model).save_pretrained(str(folder), create_model_card=False)
-    modules = json.loads((folder / "modules.json").read_text())
-    assert modules[0]["type"] == "repro.interop.contextual_module.ContextualModule"
-    assert modules[0]["path"] == MODULE_FOLDER
+    write_old_folder(model, folder)
     model.set_context(CORPUS)
-    for theirs in (SentenceTransformer(str(folder), trust_remote_code=True), open_sentence_transformers(folder)):
-        vectors = theirs.encode(TEXTS, prompt_name="document", context=CORPUS, **QUIET)
-        np.testing.assert_allclose(vectors, model.encode(TEXTS), **CLOSE)
+    SentenceTransformer(str(folder), trust_remote_code=True).save_pretrained(
+        str(tmp_path / "again"), create_model_card=False
+    )
+    for path in (folder, tmp_path / "again"):
+        for theirs in (SentenceTransformer(str(path), trust_remote_code=True), open_sentence_transformers(path)):
+            vectors = theirs.encode(TEXTS, prompt_name="document", context=CORPUS, **QUIET)
+            np.testing.assert_allclose(vectors, model.encode(TEXTS), **CLOSE)
+            first_stage = theirs.encode(CORPUS[:4], prompt_name="document", without_context="first_stage", **QUIET)
+            model.set_context(CORPUS[:4])
+            np.testing.assert_allclose(first_stage, model.context_CE, **CLOSE)
+            model.set_context(CORPUS)
+        ours = open_model(str(path)).ours
+        ours.set_context(CORPUS)
+        np.testing.assert_allclose(ours.encode(TEXTS), model.encode(TEXTS), **CLOSE)
 
 
 PAIRS = [

@@ -19,7 +19,6 @@ from repro.interop.sentence_transformers_folder import (
     open_sentence_transformers,
 )
 from repro.interop.stock_trainer import make_cluster_batch_sampler
-from repro.model.contextual import ContextualModel
 from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
 
 
@@ -61,54 +60,57 @@ def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
     assert np.abs(model.encode(TEXTS, "query") - model.encode(TEXTS, "document")).max() > 0.1
 
 
-def test_context_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def contextual(tmp_path: Path) -> SentenceTransformer:
+    """An export of the small contextual model, opened."""
+    export_sentence_transformers(make_model("contextual"), tmp_path / "contextual")
+    return open_sentence_transformers(tmp_path / "contextual")
+
+
+def test_context_is_embedded_once(contextual: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is embedded again if the documents or the weights change."""
-    model = make_model("contextual")
-    theirs = as_sentence_transformer(model)
+    model: Any = contextual[0].model
     calls = []
-    real = type(model).context_from
+    real = type(model).first_stage
 
-    def counted(self: ContextualModel, *arguments: Any) -> torch.Tensor:
+    def counted(self: Any, *arguments: Any, **options: Any) -> torch.Tensor:
         calls.append(arguments)
-        return real(self, *arguments)
+        return real(self, *arguments, **options)
 
-    monkeypatch.setattr(type(model), "context_from", counted)
+    monkeypatch.setattr(type(model), "first_stage", counted)
     for _ in range(2):
-        before = theirs.encode(TEXTS, context=CORPUS, batch_size=1)
-    assert len(calls) == 1 and model.context_CE is None
-    assert np.abs(theirs.encode(TEXTS, context=CORPUS[::-1]) - before).max() > 1e-4
+        before = contextual.encode(TEXTS, context=CORPUS, batch_size=1)
+    assert len(calls) == 1
+    assert np.abs(contextual.encode(TEXTS, context=CORPUS[::-1]) - before).max() > 1e-4
     with torch.no_grad():
         for weight in model.first_stage_model.parameters():
             weight.mul_(1.5)
-    assert np.abs(theirs.encode(TEXTS, context=CORPUS) - before).max() > 1e-4
+    assert np.abs(contextual.encode(TEXTS, context=CORPUS) - before).max() > 1e-4
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "no context is set"),
         ({"context": CORPUS, "dataset_embeddings": torch.zeros(4, 16)}, "give one of them"),
         ({"without_context": "zeros"}, "'first_stage'"),
     ],
 )
-def test_unclear_context_is_refused(options: dict[str, Any], message: str) -> None:
-    theirs = as_sentence_transformer(make_model("contextual"))
-    for encode in (theirs.encode, theirs.encode_query, theirs.encode_document):
+def test_unclear_context_is_refused(contextual: SentenceTransformer, options: dict[str, Any], message: str) -> None:
+    for encode in (contextual.encode, contextual.encode_query, contextual.encode_document):
         with pytest.raises(ValueError, match=message):
             encode(TEXTS, **options)
 
 
-def test_context_seed_draws_other_documents() -> None:
+def test_context_seed_draws_other_documents(contextual: SentenceTransformer) -> None:
     model = make_model("contextual")
-    theirs = as_sentence_transformer(model)
     vectors = []
     for seed in (0, 3):
-        vectors.append(theirs.encode(TEXTS, context=CORPUS, context_seed=seed, prompt_name="document"))
+        vectors.append(contextual.encode(TEXTS, context=CORPUS, context_seed=seed, prompt_name="document"))
         model.set_context(CORPUS, seed)
-        np.testing.assert_allclose(vectors[-1], model.encode(TEXTS, "document"), atol=1e-6)
-        documents = theirs[0].drawn_from(CORPUS, seed)
-        context = theirs.encode(documents, without_context="first_stage", prompt_name="document")
-        np.testing.assert_allclose(context, model.context_CE, atol=1e-6)
+        np.testing.assert_allclose(vectors[-1], model.encode(TEXTS, "document"), **CLOSE)
+        documents = contextual[0].drawn_from(CORPUS, seed)
+        context = contextual.encode(documents, without_context="first_stage", prompt_name="document")
+        np.testing.assert_allclose(context, model.context_CE, **CLOSE)
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-4
 
 

@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
-from repro.interop.transformers_model import CdeModel
+from repro.interop.opening import open_model
+from repro.interop.self_contained import write_self_contained
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.model.contextual import ContextualModel
 from tests.interop.small import make_model
 
@@ -68,7 +69,6 @@ COLUMNS = {
 def test_containers_keep_their_order(exported: Any, texts: Any) -> None:
     """Each container is read like the list of its texts, by our classes and by the code in an export."""
     model = make_contextual()
-    theirs = as_sentence_transformer(model)
     listed = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
     for encoder, name in ((model, "context_CE"), (exported[0].model, "context_embeddings")):
         encoder.set_context(texts)
@@ -76,9 +76,8 @@ def test_containers_keep_their_order(exported: Any, texts: Any) -> None:
         encoder.set_context(listed)
         assert torch.equal(context, getattr(encoder, name))
         assert np.array_equal(encoder.encode(texts), encoder.encode(listed))
-    for module in (theirs[0], exported[0]):
-        assert module.drawn_from(texts) == module.drawn_from(listed)
-    actual, expected = (theirs.encode(QUERIES, context=corpus, show_progress_bar=False) for corpus in (texts, listed))
+    assert exported[0].drawn_from(texts) == exported[0].drawn_from(listed)
+    actual, expected = (exported.encode(QUERIES, context=corpus, show_progress_bar=False) for corpus in (texts, listed))
     assert np.array_equal(actual, expected)
 
 
@@ -105,10 +104,10 @@ ACCEPTED_BY_EXPORTS = ("dict", "surrogate")
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_containers_are_refused(exported: Any, name: str) -> None:
     model = make_contextual()
-    module: Any = as_sentence_transformer(model)[0]
-    calls = [model.set_context, model.encode, module.drawn_from, lambda texts: module._embed_context(texts, 0)]
+    calls = [model.set_context, model.encode]
     if name not in ACCEPTED_BY_EXPORTS:
         inner = exported[0].model
+        calls.append(lambda texts: exported[0]._embed_context(texts, 0))
         calls += [exported.set_context, exported[0].drawn_from, exported[0].preprocess, inner.encode, inner.set_context]
     for call in calls:
         with pytest.raises(ValueError, match="text"):
@@ -127,11 +126,8 @@ def test_context_vectors_need_model_sizes(exported: Any) -> None:
     size, width = model.config.num_contexts, model.config.hidden_size
     tokens = model.tokenize(QUERIES, "query")
     ids, mask = (torch.from_numpy(array) for array in tokens.pad(range(3)))
-    ours = as_sentence_transformer(model)
     calls = [
-        lambda vectors: ours.encode(QUERIES, dataset_embeddings=vectors, show_progress_bar=False),
         lambda vectors: exported.encode(QUERIES, dataset_embeddings=vectors, show_progress_bar=False),
-        lambda vectors: CdeModel.of(model)(ids, mask, dataset_embeddings=vectors),
         lambda vectors: exported[0].model(ids, mask, dataset_embeddings=vectors),
     ]
     for call in calls:
@@ -165,12 +161,11 @@ def test_threads_cut_at_their_own_length() -> None:
     assert wrong == []
 
 
-def test_each_request_keeps_its_own_context() -> None:
-    model = make_contextual()
+def test_each_request_keeps_its_own_context(folder: Path) -> None:
+    theirs = open_export(folder)
     with torch.no_grad():
-        for weight in model.first_stage_model.mlp.parameters():
+        for weight in theirs[0].model.first_stage_model.mlp.parameters():
             weight.mul_(20)
-    theirs = as_sentence_transformer(model)
     corpora = [[f"{word} document {n}" for n in range(4)] for word in ("medicine", "law", "cooking")]
 
     def encode(number: int) -> np.ndarray:
@@ -185,7 +180,6 @@ def test_each_request_keeps_its_own_context() -> None:
 
     run_in_threads(work, 6)
     assert max(errors) < 1e-5
-    assert model.context_CE is None
 
 
 @pytest.mark.parametrize("source", ["ours", "exported"])
@@ -239,9 +233,10 @@ def test_options_without_effect_are_refused(folder: Path, options: dict[str, Any
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_left_padding_changes_no_vector(architecture: str) -> None:
+def test_left_padding_changes_no_vector(tmp_path: Path, architecture: str) -> None:
     model = make_model(architecture)
-    theirs, tokens = CdeModel.of(model), model.tokenize(QUERIES, "query")
+    write_self_contained(model, tmp_path)
+    theirs, tokens = AutoModel.from_pretrained(tmp_path, trust_remote_code=True), model.tokenize(QUERIES, "query")
     ids, mask = (torch.from_numpy(array) for array in tokens.pad(range(3)))
     shifts = [int(ids.shape[1] - length) for length in tokens.lengths]
     left = [torch.stack([row.roll(by) for row, by in zip(rows, shifts, strict=True)]) for rows in (ids, mask)]
@@ -252,23 +247,11 @@ def test_left_padding_changes_no_vector(architecture: str) -> None:
         (actual,) = theirs(input_ids=left[0], attention_mask=left[1], return_dict=False, **left_context)
         expected = theirs(input_ids=ids, attention_mask=mask, **context)
     torch.testing.assert_close(actual, expected.pooler_output)
-    with pytest.raises(ValueError, match="word vectors"):
-        theirs(input_ids=ids + model.config.vocab_size, attention_mask=mask, **context)
-
-
-def test_tokenizer_is_usable_directly() -> None:
-    theirs = as_sentence_transformer(make_contextual())
-    long = ["bread rises with yeast " * 20]
-    theirs.max_seq_length = 6
-    assert theirs.max_seq_length == 6 and theirs[0].preprocess(long)["input_ids"].shape == (1, 6)
-    assert theirs.tokenizer(long, truncation=True)["input_ids"] == theirs[0].preprocess(long)["input_ids"].tolist()
-    with pytest.raises(ValueError, match="max_seq_length"):
-        theirs[0].max_seq_length = 2
 
 
 def test_sharded_checkpoints_open(tmp_path: Path) -> None:
     model = make_model("biencoder")
-    CdeModel.of(model).save_pretrained(tmp_path)
+    write_self_contained(model, tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
     files = {name: f"model-{n % 2 + 1:05d}-of-00002.safetensors" for n, name in enumerate(weights)}
@@ -276,7 +259,7 @@ def test_sharded_checkpoints_open(tmp_path: Path) -> None:
         save_file({name: weights[name] for name, where in files.items() if where == file}, tmp_path / file)
     index = {"metadata": {}, "weight_map": files}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert np.array_equal(AutoModel.from_pretrained(tmp_path).encoder.encode(QUERIES), model.encode(QUERIES))
+    assert np.array_equal(open_model(str(tmp_path)).ours.encode(QUERIES), model.encode(QUERIES))
 
 
 def test_tokenizer_of_another_model_is_named() -> None:

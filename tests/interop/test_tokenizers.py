@@ -11,8 +11,8 @@ from repro.data.tokens import get_minilm_folder, load_tokenizer
 from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.model import MtebModel
 from repro.interop.opening import open_model
+from repro.interop.self_contained import write_self_contained
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
-from repro.interop.transformers_model import CdeModel
 from repro.model.start import load_model
 from tests.interop.small import CORPUS, TEXTS, export_small_model
 
@@ -64,7 +64,7 @@ def test_saved_model_needs_no_old_folder(tmp_path: Path, architecture: str, to: 
     opened.set_context(CORPUS)
     expected = opened.encode(TEXTS, "query")
     opened.save_pretrained(tmp_path / "again")
-    CdeModel.of(opened).save_pretrained(tmp_path / "for_transformers")
+    write_self_contained(opened, tmp_path / "for_transformers")
     shutil.rmtree(folder)
     for again in (load_model(tmp_path / "again"), open_model(str(tmp_path / "for_transformers")).ours):
         again.set_context(CORPUS)

@@ -4,97 +4,71 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding
+from transformers import AutoModel
 
-from repro.data.prompts import PROMPTS
-from repro.interop.contextual_module import make_fast_tokenizer
 from repro.interop.exporting import export_model, push_to_hub
 from repro.interop.opening import open_model
-from repro.interop.transformers_model import CdeModel
+from repro.interop.self_contained import make_fast_tokenizer
+from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
-from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
+from repro.model.encoding import WEIGHTS_FILE, write_tensors
 from tests.commands import ignore, run_command
 from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import CLOSE, CORPUS, TEXTS, export_small_model, make_hub_snapshot, make_model
 
 
-def normalise(vectors: torch.Tensor | np.ndarray) -> np.ndarray:
-    vectors = np.asarray(vectors)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+def write_old_folder(model: Biencoder | ContextualModel, folder: Path) -> None:
+    """Write the files of version 0.1.0, which need an import of our module."""
+    make_fast_tokenizer(model.config).save_pretrained(folder)
+    write_tensors({f"encoder.{name}": weight for name, weight in model.state_dict().items()}, folder / WEIGHTS_FILE)
+    config = {"model_type": CdeConfig.model_type, "architectures": ["CdeModel"], "transductive_corpus_size": 4}
+    (folder / "config.json").write_text(json.dumps(config | {"repro": asdict(model.config)}))
 
 
-def export_old(tmp_path: Path, architecture: str) -> tuple[Biencoder | ContextualModel, Path]:
-    """Write the format of version 0.1.0, which needs an import of our module."""
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_folder_of_version_0_1_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str) -> None:
+    """It opens by our names and by AutoModel, also from the hub's cache. Saved again, it is a folder of today."""
     model = make_model(architecture)
-    CdeModel.of(model).save_pretrained(tmp_path / "out")
-    make_fast_tokenizer(model.config).save_pretrained(tmp_path / "out")
-    return model, tmp_path / "out"
-
-
-def tokenize(folder: Path, texts: list[str], prompt: str, config: ModelConfig) -> BatchEncoding:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    prefix = getattr(PROMPTS[config.prompts], prompt)
-    options = {"padding": True, "truncation": True, "return_tensors": "pt", "return_token_type_ids": False}
-    return tokenizer([prefix + text for text in texts], **options)
-
-
-def test_auto_classes_open_a_biencoder(tmp_path: Path) -> None:
-    model, folder = export_old(tmp_path, "biencoder")
-    theirs = AutoModel.from_pretrained(folder)
-    with torch.no_grad():
-        vectors = theirs(**tokenize(folder, TEXTS, "query", model.config)).pooler_output
-    np.testing.assert_allclose(normalise(vectors), model.encode(TEXTS, "query"), **CLOSE)
-
-
-def test_auto_classes_open_a_contextual_model(tmp_path: Path) -> None:
-    """Its encoder has our interface, and saving it again gives identical bytes."""
-    model, old = export_old(tmp_path, "contextual")
-    folder = old.rename(tmp_path / "moved")
-    theirs = AutoModel.from_pretrained(folder)
-    size = AutoConfig.from_pretrained(folder).transductive_corpus_size
-    context = tokenize(folder, CORPUS[:size], "document", model.config)
-    texts = tokenize(folder, TEXTS, "document", model.config)
-    model.set_context(CORPUS[:size])
-    expected = model.encode(TEXTS, "document")
-    with torch.no_grad():
-        for options in (
-            {"dataset_embeddings": theirs.first_stage(**context)},
-            {"dataset_input_ids": context["input_ids"], "dataset_attention_mask": context["attention_mask"]},
-        ):
-            np.testing.assert_allclose(normalise(theirs(**texts, **options).pooler_output), expected, **CLOSE)
-    with pytest.raises(ValueError, match="needs dataset_input_ids or dataset_embeddings"):
-        theirs(**texts)
-    theirs.encoder.set_context(CORPUS[:size])
-    np.testing.assert_allclose(theirs.encoder.encode(TEXTS, "document"), expected, **CLOSE)
-    assert theirs.encoder.config.tokenizer == str(folder)
+    snapshot = make_hub_snapshot(tmp_path / "cache", "me/mine")
+    write_old_folder(model, snapshot / "small")
+    ours = open_model(str(snapshot / "small")).ours
+    options = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True, "subfolder": "small"}
+    theirs = AutoModel.from_pretrained("me/mine", **options)
     theirs.save_pretrained(tmp_path / "again")
-    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-    assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
+    again = open_model(str(tmp_path / "again")).ours
+    if isinstance(model, ContextualModel):
+        for encoder in (model, ours, theirs, again):
+            encoder.set_context(CORPUS)
+    for encoder in (ours, theirs, again):
+        np.testing.assert_allclose(encoder.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
+    narrow = AutoModel.from_pretrained(snapshot / "small", dtype=torch.bfloat16)
+    assert {weight.dtype for weight in narrow.parameters()} == {torch.bfloat16}
 
 
-def test_damaged_folder_is_refused(tmp_path: Path) -> None:
+def test_damaged_old_folder_is_refused(tmp_path: Path) -> None:
     """A pickle, an inconsistent config and an unknown field are named."""
-    _, folder = export_old(tmp_path, "biencoder")
-    weights = (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    write_old_folder(make_model("biencoder"), tmp_path)
+    weights = (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="never read"):
-        AutoModel.from_pretrained(folder)
-    weights.rename(folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text())
+        AutoModel.from_pretrained(tmp_path)
+    weights.rename(tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
     config["repro"]["num_layers"] += 1
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"\d+ missing, 0 extra, 0 of another shape; first of each: \['encoder"):
-        AutoModel.from_pretrained(folder)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"\d+ missing, 0 extra, 0 of another shape"):
+        AutoModel.from_pretrained(tmp_path)
     config["repro"]["colour"] = "red"
-    (folder / "config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="colour"):
-        AutoModel.from_pretrained(folder)
+        AutoModel.from_pretrained(tmp_path)
 
 
 def test_plain_transformers_folder_is_refused(tmp_path: Path) -> None:
@@ -161,30 +135,6 @@ def test_impossible_upload_is_refused_first(tmp_path: Path, words: list[str], me
     assert not (tmp_path / "out").exists()
 
 
-def test_unknown_options_are_refused(tmp_path: Path) -> None:
-    model, folder = export_old(tmp_path, "biencoder")
-    narrow = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True)
-    assert {weight.dtype for weight in narrow.parameters()} == {torch.bfloat16}
-    with torch.no_grad():
-        vectors = narrow(**tokenize(folder, TEXTS, "query", model.config)).pooler_output.float()
-    assert (normalise(vectors) * model.encode(TEXTS, "query")).sum(1).min() > 0.98
-    assert AutoModel.from_pretrained(folder, torch_dtype="float16").dtype == torch.float16
-    assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float32
-    for option in ({"device_map": "auto"}, {"output_loading_info": True}, {"use_safetensors": False}):
-        with pytest.raises(ValueError, match=f"from_pretrained does not support .*{next(iter(option))}"):
-            AutoModel.from_pretrained(folder, **option)
-    with pytest.raises(ValueError, match="int8"):
-        AutoModel.from_pretrained(folder, dtype="int8")
-
-
-def test_hub_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, folder = export_old(tmp_path, "biencoder")
-    folder.rename(make_hub_snapshot(tmp_path / "cache", "me/mine") / "small")
-    options = {"cache_dir": str(tmp_path / "cache"), "local_files_only": True, "subfolder": "small"}
-    opened = AutoModel.from_pretrained("me/mine", **options).encoder
-    np.testing.assert_allclose(opened.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
-
-
 @pytest.mark.parametrize(
     ("architecture", "to"),
     [("biencoder", "sentence-transformers"), ("contextual", "sentence-transformers"), ("biencoder", "transformers"),
@@ -217,7 +167,7 @@ def test_card_is_complete(
 
 
 def test_missing_import_is_named(tmp_path: Path) -> None:
-    _, folder = export_old(tmp_path, "biencoder")
-    code = f"from transformers import AutoModel; AutoModel.from_pretrained({str(folder)!r})"
+    write_old_folder(make_model("biencoder"), tmp_path)
+    code = f"from transformers import AutoModel; AutoModel.from_pretrained({str(tmp_path)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode != 0 and "import repro.interop.transformers_model first" in done.stderr
