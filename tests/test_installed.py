@@ -107,7 +107,7 @@ def test_pictures_go_to_users_folder(installed: Installed) -> None:
     result = installed.call("-m", "repro", "show", "figure1")
     assert result.returncode == 0, result.stderr
     figures = installed.work / "me" / ".local" / "share" / "cde-repro" / "figures"
-    assert f"drawn: {figures}/figure1-desk-published.svg" in result.stderr
+    assert f"picture: {figures}/figure1-desk-published.svg" in result.stderr
     assert list(figures.glob("*.png"))
 
 
