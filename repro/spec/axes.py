@@ -10,7 +10,7 @@ from typing import Any
 
 from repro.spec.identity import run_id
 from repro.spec.measures import TRAINED
-from repro.spec.run import CHOICES, EVALUATION_FIELDS, FIELDS, Run, depends_on_seed
+from repro.spec.run import CHOICES, CONTEXT_FIELDS, EVALUATION_FIELDS, FIELDS, Run, depends_on_seed
 from repro.spec.validation import RANGES, validate_value
 from repro.text import count_noun, format_suggestion, shorten
 
@@ -21,6 +21,7 @@ BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
 MAX_VALUES = 10_000
 SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
 """Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
+FILTER_FIELDS = ("filter_model", "filter_margin")
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
 
@@ -62,7 +63,8 @@ def check_field(name: str) -> None:
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     """Return every run with every combination of the axes' values, each once.
 
-    Fields of training do not multiply a run that is not trained. An axis of steps clears epochs, and vice versa.
+    A field does not multiply a run whose result it cannot change, for example the number of contexts of a biencoder. An
+    axis of steps clears epochs, and vice versa.
 
     Raises:
         ValueError: for the first impossible combination.
@@ -77,13 +79,13 @@ def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
 
 
 def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
-    """Return one line with the number of rows, values and runs."""
+    """Return one line with the number of rows, values and runs, and the rows that a field does not affect."""
+    rows = list(dict.fromkeys(runs))
     sizes = " × ".join(f"{len(values)} {name}" for name, values in axes.items())
-    line = f"grid: {count_noun(len(set(runs)), 'row')} × {sizes} = {count_noun(len(grid), 'run')}"
-    num_untrained = sum(run.architecture not in TRAINED for run in runs)
-    if num_untrained:
-        line += f" ({count_noun(num_untrained, 'row is', 'rows are')} not trained and ignore fields of training)"
-    return line
+    line = f"grid: {count_noun(len(rows), 'row')} × {sizes} = {count_noun(len(grid), 'run')}"
+    unaffected = {name: sum(not _applies(name, run, axes) for run in rows) for name in axes}
+    notes = [f"{name} on {count_noun(count, 'row')}" for name, count in unaffected.items() if count]
+    return f"{line} (no effect: {', '.join(notes)})" if notes else line
 
 
 def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
@@ -121,6 +123,13 @@ def _applies(name: str, run: Run, axes: Axes) -> bool:
     """Return whether a field can change the result of this run."""
     if name == "seed":
         return depends_on_seed(run)
+    if run.architecture in TRAINED:
+        if name in CONTEXT_FIELDS and "architecture" not in axes:
+            return run.architecture == "contextual"
+        if name in FILTER_FIELDS and "filter" not in axes:
+            return run.filter != "none"
+        if name == "packing" and "sampler" not in axes:
+            return run.sampler == "cluster"
     if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or "architecture" in axes:
         return True
     return run.architecture == "surrogate" and name in SURROGATE_FIELDS

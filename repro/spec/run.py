@@ -235,6 +235,17 @@ BATCH_FIELDS = (
 )
 """Fields that affect batches. Runs with equal values and an equal seed see the same pairs at each step."""
 
+CONTEXT_FIELDS = (
+    "num_first_stage_layers",
+    "first_stage_rate",
+    "num_contexts",
+    "tokens_per_document",
+    "num_soft_prompts",
+    "sequence_dropout",
+    "pooling",
+)
+"""Fields that affect the training of contextual models only."""
+
 
 def is_blind(run: Run) -> bool:
     """Return whether a run is context-blind: every context slot always holds the null vector."""

@@ -233,6 +233,10 @@ def test_grid_is_product_over_rows() -> None:
     trained, bm25 = base("smoke"), base("smoke", architecture="bm25")
     axes = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..5"])
     assert expand([trained, bm25], axes) == [*grid(trained, learning_rate=(1e-4, 3e-5), seed=(1, 2, 3, 4, 5)), bm25]
+    contextual = base("smoke", architecture="contextual")
+    axes = parse_axes(["num_contexts=2,4", "filter_margin=0,0.1", "packing=random,greedy"])
+    assert expand([trained, contextual], axes) == [trained, *grid(contextual, num_contexts=(2, 4))], "others: no effect"
+    assert len(expand([trained], parse_axes(["architecture=biencoder,contextual", "num_contexts=2,4"]))) == 4
     [epochs] = expand([trained], parse_axes(["num_epochs=2"]))
     assert (epochs.num_epochs, epochs.num_steps) == (2, None)
 

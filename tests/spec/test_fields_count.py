@@ -21,6 +21,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.spec import FIELDS, Run, base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
+from repro.spec.run import CONTEXT_FIELDS
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import iter_step_feeds
 from repro.train.loop import make_optimizer, stages_for, take_step
@@ -223,3 +224,11 @@ def test_first_phase_fields_count(change: dict[str, Any]) -> None:
     other = replace(run, **change)
     assert_ids_differ(run, other, next(iter(change)))
     assert get_first_phase(run) != get_first_phase(other)
+
+
+@pytest.mark.parametrize("name", sorted(set(CONTEXT_FIELDS) - {"pooling", "first_stage_rate"}))
+def test_context_fields_leave_biencoder_unchanged(name: str) -> None:
+    """Grids do not multiply a biencoder by these fields."""
+    run = base("smoke", architecture="biencoder")
+    changed = replace(run, **ROWS[name][2])
+    assert get_vectors(run) == get_vectors(changed)
