@@ -13,7 +13,7 @@ from repro.evaluate.collections import read_collections
 from repro.interop.opening import open_suite
 from repro.interop.trained_on import find_seen_queries, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
-from repro.records.lookup import read_runs, run_of_id
+from repro.records.lookup import read_runs, find_run_by_id
 from repro.spec.identity import run_id
 from tests.commands import run_command
 from tests.interop.small import WORDS, make_collection
@@ -78,7 +78,7 @@ def test_missing_corpus_of_an_export_is_named(
 ) -> None:
     """On another machine the suite cannot be compared with the training text, and a line says so."""
     (tmp_path / "model").mkdir()
-    write_trained_on(tmp_path / "model", run_of_id(run))
+    write_trained_on(tmp_path / "model", find_run_by_id(run))
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     lines: list[str] = []
     seen = find_seen_queries(str(tmp_path / "model"), read_collections(open_suite(str(desk / "zoo"))), lines.append)

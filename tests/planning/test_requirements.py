@@ -196,7 +196,7 @@ DOCTOR = "repro.planning.doctor"
         ("disk", "shutil.disk_usage", SimpleNamespace(free=3 * GIB), True, "3 GiB free"),
         ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": None}, True, "f00"),
         ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": "abc123"}, False, "abc123"),
-        ("slurm", "shutil.which", None, False, "no sbatch here"),
+        ("slurm", "shutil.which", None, False, "no sbatch"),
         ("slurm", "shutil.which", "/usr/bin/sbatch", True, "/usr/bin/sbatch"),
     ],
 )

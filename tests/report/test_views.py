@@ -309,7 +309,7 @@ def test_sentences_have_numbers_per_scale() -> None:
     effects = tuple(Comparison(effect, effect - 0.001, effect + 0.001) for effect in (0.13, 0.14, 0.12))
     at_desk = {
         "T1.b": make_judgement("T1.b", "HOLDS", 0.0146),
-        "T1.e": make_judgement("T1.e", "HOLDS", 0.34, NATS),
+        "E.a": make_judgement("T1.e", "HOLDS", 0.34, NATS),
         "F4.a": make_judgement("F4.a", "not run"),
         "P.f": Judgement(CLAIMS["P.f"], "HOLDS", "desk", effects, POINTS),
     }
@@ -319,7 +319,7 @@ def test_sentences_have_numbers_per_scale() -> None:
     assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
     assert list(rows) == [", ".join(headline.claims) for headline in HEADLINES]
     assert rows["T1.b, P.b"] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
-    assert rows["T1.e"][1] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"][1] == "–"
+    assert rows["E.a"][1] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"][1] == "–"
     assert rows["P.f"][1] == "HOLDS: +12.00 to +14.00 in 3 comparisons"
     (ledger,) = make_claims_view([at_desk["T1.b"]]).rows
     assert ledger[2] in rows["T1.b, P.b"][1], "the ledger has the same number"

@@ -200,7 +200,7 @@ def test_wrapped_stop_is_a_stop(
     state = read_state(UNTRAINED)
     assert (state.state, state.trace) == ("interrupted", "")
     assert run_with_error_handling(lambda: wrap_stop(UNTRAINED, should_stop=Stop(), progress=None)) == 143
-    assert "stopped: told to end" in capsys.readouterr().err
+    assert "stopped: received SIGTERM" in capsys.readouterr().err
     with pytest.raises(ImportError, match="of its own"), unwrap_stop():
         raise ImportError("of its own")
 
