@@ -13,7 +13,7 @@ from repro.evaluate.collections import read_collections
 from repro.interop.opening import open_suite
 from repro.interop.trained_on import find_seen_queries, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
-from repro.records.lookup import read_runs, find_run_by_id
+from repro.records.lookup import find_run_by_id, read_runs
 from repro.spec.identity import run_id
 from tests.commands import run_command
 from tests.interop.small import WORDS, make_collection

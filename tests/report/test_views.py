@@ -309,7 +309,7 @@ def test_sentences_have_numbers_per_scale() -> None:
     effects = tuple(Comparison(effect, effect - 0.001, effect + 0.001) for effect in (0.13, 0.14, 0.12))
     at_desk = {
         "T1.b": make_judgement("T1.b", "HOLDS", 0.0146),
-        "E.a": make_judgement("T1.e", "HOLDS", 0.34, NATS),
+        "E.a": make_judgement("E.a", "HOLDS", 0.34, NATS),
         "F4.a": make_judgement("F4.a", "not run"),
         "P.f": Judgement(CLAIMS["P.f"], "HOLDS", "desk", effects, POINTS),
     }
