@@ -136,7 +136,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     number=10,
-    title="How hard batches are, by cluster and batch size",
+    title="Difficulty of batches by cluster and batch size",
     runs=runs,
     artefacts=(FIGURE, BY_SIZE),
     claims=CLAIMS,

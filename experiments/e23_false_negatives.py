@@ -82,7 +82,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     number=23,
-    title="False negatives and what the filter leaves out",
+    title="False negatives and the filter",
     runs=runs,
     artefacts=(TABLE,),
     claims=CLAIMS,

@@ -108,4 +108,4 @@ TABLE = Table(
     ),
 )
 
-EXPERIMENT = Experiment(number=3, title="What was tried before Table 1", runs=runs, artefacts=(TABLE,))
+EXPERIMENT = Experiment(number=3, title="Settings tried before Table 1", runs=runs, artefacts=(TABLE,))

@@ -26,4 +26,6 @@ MICROSCOPE = Exhibit(
     rows="batch",
 )
 
-EXPERIMENT = Experiment(number=21, title="Under the microscope", runs=runs, artefacts=(MICROSCOPE,))
+EXPERIMENT = Experiment(
+    number=21, title="Pairs, hard negatives and the filter of one batch", runs=runs, artefacts=(MICROSCOPE,)
+)

@@ -149,5 +149,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=24, title="What knowing the corpus is worth", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS
+    number=24, title="Gain from knowing the corpus", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS
 )

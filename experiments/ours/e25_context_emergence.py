@@ -330,5 +330,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=25, title="When context begins to be read", runs=runs, artefacts=(FIGURE, CURVE, TABLE), claims=CLAIMS
+    number=25, title="Use of context by number of steps", runs=runs, artefacts=(FIGURE, CURVE, TABLE), claims=CLAIMS
 )

@@ -174,7 +174,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     number=35,
-    title="What the right context is worth by width",
+    title="Gain from in-corpus context by width",
     runs=runs,
     artefacts=(
         figure("context_by_width", "Gain from in-corpus context, by width", "with InfoNCE", PLAIN),

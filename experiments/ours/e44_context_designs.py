@@ -88,5 +88,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=44, title="Designs that might make context be read", runs=runs, artefacts=(TABLE,), claims=CLAIMS
+    number=44, title="Designs for a model that uses its context", runs=runs, artefacts=(TABLE,), claims=CLAIMS
 )

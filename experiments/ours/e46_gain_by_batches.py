@@ -166,7 +166,7 @@ CLAIMS = tuple(
 
 EXPERIMENT = Experiment(
     number=46,
-    title="What the architecture gains, by kind of batch",
+    title="Gain of the architecture by kind of batch",
     runs=runs,
     artefacts=(FIGURE, TABLE),
     claims=CLAIMS,

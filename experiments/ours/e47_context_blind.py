@@ -95,7 +95,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     number=47,
-    title="What documents add to the architecture",
+    title="Gain from documents as context",
     runs=runs,
     artefacts=(TABLE,),
     claims=CLAIMS,

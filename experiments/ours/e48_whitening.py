@@ -234,7 +234,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     number=48,
-    title="What a corpus is worth: its first two moments",
+    title="Gain from the mean and covariance of a corpus",
     runs=runs,
     artefacts=(FIGURE, TABLE),
     claims=CLAIMS,

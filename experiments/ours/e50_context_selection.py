@@ -72,7 +72,7 @@ CLAIMS = (
 
 EXPERIMENT = Experiment(
     number=50,
-    title="Which documents serve as context",
+    title="Choice of context documents",
     runs=runs,
     artefacts=(TABLE,),
     claims=CLAIMS,

@@ -59,7 +59,7 @@ TABLE = Table(
 
 EXPERIMENT = Experiment(
     number=55,
-    title="Making a pretrained model read its corpus",
+    title="Search for a pretrained model that uses its corpus",
     runs=runs,
     artefacts=(TABLE,),
     scales=tuple(SUITES),

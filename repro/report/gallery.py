@@ -95,9 +95,19 @@ def make_gallery() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def format_section_title(experiment: Experiment) -> str:
+    """Return the names of an experiment's artefacts and its title. Variants such as "Table 1 (context)" are not listed."""
+    names: list[str] = []
+    for artefact in experiment.artefacts:
+        name = format_heading(artefact.name)
+        if name.partition(" (")[0] not in [*names, experiment.title]:
+            names.append(name)
+    return f"{', '.join(names)}: {experiment.title}" if names else experiment.title
+
+
 def make_section(experiment: Experiment, findings: Mapping[int, str], scales: Mapping[str, str]) -> Iterator[str]:
     """Yield the paragraphs of one experiment."""
-    yield f"### {', '.join(format_heading(artefact.name) for artefact in experiment.artefacts)}: {experiment.title}"
+    yield f"### {format_section_title(experiment)}"
     if experiment.number in findings:
         yield findings[experiment.number]
     for artefact in experiment.artefacts:
