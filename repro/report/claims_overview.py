@@ -50,7 +50,7 @@ def make_counts_view(judgements: Sequence[Judgement]) -> View:
         if verdicts
     )
     header = ("", "claims", *(VERDICT_NAMES[verdict] for verdict in columns))
-    return View("What is known", header, rows, align="l" + "r" * (len(header) - 1))
+    return View("Overview of claims", header, rows, align="l" + "r" * (len(header) - 1))
 
 
 def list_forest_rows(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:

@@ -207,14 +207,20 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
     {
         scale.name: scale
         for scale in (
-            Scale("smoke", "proves that the code runs", "seconds on any machine", SMOKE, False, False),
+            Scale("smoke", "checks that the code runs", "seconds on any machine", SMOKE, False, False),
             Scale("desk", "first numbers on real text", "2 CPU cores, 8 minutes for Table 1", DESK, True, False),
-            Scale("lab", "ten times longer on all of the text", "7 to 30 minutes a run on a core", LAB, True, False, 2),
             Scale(
-                "mini", "both stages from a pretrained MiniLM", "15 to 45 minutes a run on 2 cores", MINI, True, False
+                "lab",
+                "ten times as many steps, on all of the text",
+                "7 to 30 minutes per run on one core",
+                LAB,
+                True,
+                False,
+                2,
             ),
-            Scale("small", "the paper's small setting", "one 80 GB GPU a run", SMALL, True, True, 2),
-            Scale("large", "the paper's large setting", "8 GPUs of 80 GB a run", LARGE, True, True, 3),
+            Scale("mini", "both stages start from MiniLM", "15 to 45 minutes per run on 2 cores", MINI, True, False),
+            Scale("small", "the paper's small setting", "one 80 GB GPU per run", SMALL, True, True, 2),
+            Scale("large", "the paper's large setting", "8 GPUs of 80 GB per run", LARGE, True, True, 3),
         )
     }
 )

@@ -179,7 +179,7 @@ def test_section_is_complete(report: Report) -> None:
     scores = [record.metrics["desk/mean/ndcg_at_10"] for record in report.records if record.run.sampler == "domain"]
     assert f"{100 * np.mean(scores):.1f} ±" in table and "59.9" in table
     # Two seeds share each training run of 60 s, so 8 runs count 240 s.
-    assert "8 of 8 runs shown have a published record; 4 min of training, 16 s of measuring" in table
+    assert "8 of 8 runs have a published record; 4 min of training, 16 s of measuring" in table
     assert "python -m repro.table1 --scale desk" in table and "a CPU, float32, threads: 2" in table
     assert all(f'href="#run-{record.id}"' in table for record in report.records)
     assert "<svg" in figure and 'aria-label="Score by batch size"' in figure and "data:text/csv;base64," in figure
