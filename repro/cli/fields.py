@@ -39,7 +39,7 @@ def fields(
     if len(rows) == 1:
         [row] = rows
         defaults = tuple((scale, str(value)) for scale, value in row["defaults"].items())
-        return render(View(f"{row['name']}: {row['takes']}", ("scale", "default"), defaults, (row["meaning"],)))
+        return render(View(f"{row['name']} ({row['takes']}): {row['meaning']}", ("scale", "default"), defaults))
     lines = [(row["name"], row["takes"], _format_defaults(row["defaults"]), row["meaning"]) for row in rows]
     header = ("field", "takes", "default per scale", "meaning")
     render(View("Fields of a run", header, tuple(lines), align="llll"))
