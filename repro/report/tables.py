@@ -251,8 +251,10 @@ def list_remarks(judged: Judgement) -> list[str]:
             remarks.append(f"interval over collections {', '.join(ranges)}")
     if judged.claim.blind is not None and judged.comparisons:
         if judged.blind:
-            effect, interval = format_in_unit(judged.blind.effect, unit), format_interval(judged.blind, unit)
-            remarks.append(f"minus context-blind {effect} {interval}")
+            gain = format_in_unit(judged.blind.effect, unit)
+            if judged.blind.low is not None:
+                gain += f" {format_interval(judged.blind, unit)}"
+            remarks.append(f"minus context-blind {gain}")
         else:
             remarks.append("not attributable to context")
     return remarks
