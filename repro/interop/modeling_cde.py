@@ -305,11 +305,15 @@ class CdePreTrainedModel(PreTrainedModel):
 
     def tokenize(self, texts: Sequence[str], prompt: str = "", max_tokens: int | None = None) -> dict[str, Tensor]:
         """Return token ids of the texts after a prompt, and their mask, both int64 (N, S)."""
+        if max_tokens is None:
+            max_tokens = int(self.sizes.max_tokens)
+        if max_tokens < 3:
+            raise ValueError(f"max_seq_length is {max_tokens}: at least 3, because two tokens of each text are special")
         tokens = self.tokenizer(
             [prompt + text for text in texts],
             padding=True,
             truncation=True,
-            max_length=max_tokens or self.sizes.max_tokens,
+            max_length=max_tokens,
             padding_side="right",
             return_token_type_ids=False,
             return_tensors="pt",

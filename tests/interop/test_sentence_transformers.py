@@ -101,6 +101,13 @@ def test_unclear_context_is_refused(contextual: SentenceTransformer, options: di
             encode(TEXTS, **options)
 
 
+def test_too_short_length_is_refused(contextual: SentenceTransformer) -> None:
+    """With two tokens all texts would have the same vector."""
+    contextual.max_seq_length = 2
+    with pytest.raises(ValueError, match="max_seq_length is 2"):
+        contextual.encode(TEXTS, context=CORPUS)
+
+
 def test_context_seed_draws_other_documents(contextual: SentenceTransformer) -> None:
     model = make_model("contextual")
     vectors = []
