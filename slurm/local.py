@@ -322,8 +322,10 @@ def _find_live_owner(lease_folder: Path) -> Owner | None:
 def _describe_expected_time(tasks: Sequence[Task], slots: Sequence[Slot]) -> str:
     """Return the time that all runs are expected to take, or "" if it is unknown for one of them."""
     runs = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
+    if not runs:
+        return ""
     plan = make_plan(runs, [get_local_records()], num_gpus=len(slots[0].gpus), num_at_once=len(slots))
-    if not runs or not all(estimate.is_known for estimate in plan.estimates):
+    if not all(estimate.is_known for estimate in plan.estimates):
         return ""
     parallel = f", {len(slots)} in parallel" if len(slots) > 1 else ""
     stages = f", after {count_noun(len(plan.stages), 'stage')}" if plan.stages else ""

@@ -379,6 +379,19 @@ def group_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, list[int]
     return single | families | {MEAN: _list_indices_of_mean(datasets)}
 
 
+def compute_mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the weight of each dataset in the mean of the suite, 1 on average. Empty if all weights are equal."""
+    # thousands of records have no parts, and need no groups
+    if not any(row.get("part_of") for row in datasets):
+        return []
+    members = _list_indices_of_mean(datasets)
+    if len(members) == len(datasets):
+        return []
+    # an index that occurs twice counts twice in the mean
+    counts = Counter(members)
+    return [counts[index] * len(datasets) / len(members) for index in range(len(datasets))]
+
+
 def _list_indices_of_mean(datasets: Sequence[Mapping[str, Any]]) -> list[int]:
     parents = [row.get("part_of") or row["name"] for row in datasets]
     num_parts = Counter(parents)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.beir import MEAN, group_datasets
+from repro.data.beir import group_datasets
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 
@@ -64,16 +64,6 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
             samples_R = np.mean([gaps[index].samples_R for index in members], axis=0)
         gaps_by_group[group] = Gap.of(difference, samples_R)
     return gaps_by_group
-
-
-def mean_weights(datasets: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the weight of each dataset in the mean of the suite, 1 on average. Empty if all weights are equal."""
-    members = group_datasets(datasets)[MEAN]
-    if len(members) == len(datasets):
-        return []
-    # an index that occurs twice counts twice in the mean
-    weights: list[float] = (np.bincount(members, minlength=len(datasets)) * len(datasets) / len(members)).tolist()
-    return weights
 
 
 def _compare_collection(first_Q: np.ndarray, second_Q: np.ndarray, seed: int) -> Gap:

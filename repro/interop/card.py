@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from repro.evaluate.comparison import mean_weights
+from repro.data.beir import compute_mean_weights
 from repro.evaluate.digests import compute_model_digest
 from repro.interop.opening import Opened
 from repro.records.store import Record
@@ -170,7 +170,7 @@ def make_interval_view(record: Record) -> View:
     strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
     contexts = _list_scored_contexts(record)
     columns = [record.arrays[name] for name, _ in contexts]
-    weights = mean_weights(datasets)
+    weights = compute_mean_weights(datasets)
     # parts of one dataset, such as the forums of CQADupStack, count once together
     weights_Q = np.array(weights)[strata_Q] if weights else 1.0
     # Row by row, because all intervals of a row share their resamples, which `paired_bootstrap` caches.

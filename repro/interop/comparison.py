@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from repro.evaluate.comparison import mean_weights, paired_gaps
+from repro.data.beir import compute_mean_weights
+from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.suites import Evaluation
 from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
 from repro.report.scores import POINTS, list_contexts, list_notes
@@ -52,7 +53,7 @@ class Column:
         rows = evaluation.provenance["datasets"]
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
         names = tuple(row["name"] for row in rows)
-        return cls(label, evaluation.per_query[path], strata_Q, names, tuple(mean_weights(rows)))
+        return cls(label, evaluation.per_query[path], strata_Q, names, tuple(compute_mean_weights(rows)))
 
     @property
     def points(self) -> list[float]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.evaluate.comparison import mean_weights
+from repro.data.beir import compute_mean_weights
 from repro.records.store import Record
 from repro.report.scores import POINTS, find_records, list_suite_rows
 from repro.spec import TRAINED, Run
@@ -94,7 +94,7 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
         rows, values_Q = list_suite_rows(record.provenance), record.arrays.get(record.run.suite)
         strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
         if values_Q is not None and len(values_Q) == len(strata_Q) > 0:
-            weights = mean_weights(rows)
+            weights = compute_mean_weights(rows)
             weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else np.asarray(values_Q)
             systems.append(System(_get_system_name(record.run), record, weighted_Q, strata_Q))
     names = [system.name for system in systems]

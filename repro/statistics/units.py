@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from repro.data.beir import MEAN, group_datasets
+from repro.data.beir import MEAN, compute_mean_weights
 from repro.records.store import Record
 from repro.spec.selectors import LOG2
 from repro.text import format_suggestion
@@ -68,11 +68,10 @@ def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     if not len(strata):
         raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
     values = record.arrays[suite][is_selected].astype(np.float64)
-    if name == MEAN and any(row.get("part_of") for row in datasets):
-        # Parts of one dataset count once together, as in the mean of the record. Weights are 1 on average.
-        members = group_datasets(datasets)[MEAN]
-        weights = np.bincount(members, minlength=len(datasets)) * len(datasets) / len(members)
-        values = values * weights[strata]
+    weights = compute_mean_weights(datasets) if name == MEAN else []
+    if weights:
+        # Parts of one dataset count once together, as in the mean of the record.
+        values = values * np.array(weights)[strata]
     return values, strata
 
 
