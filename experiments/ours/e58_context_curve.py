@@ -1,0 +1,195 @@
+"""What the context is worth by the length of training, from a pretrained start. Not in the paper.
+
+After the 240 steps of `mini`, the contextual model gains nothing from the documents that it reads. Here the same models
+are trained for up to sixteen times as many steps, on all pairs of the text, with batches of one domain.
+"""
+
+from typing import Any
+
+from experiments.e01_table1 import (
+    BEYOND_CHANCE,
+    BLIND_DOMAIN,
+    DOMAIN_WITH_CONTEXT,
+    NEITHER_DOMAIN,
+    PLAIN_BATCH,
+)
+from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, NDCG_OF_BLIND, blind
+from repro.spec import MINUTES, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
+
+STEPS: dict[str, tuple[int, ...]] = {"smoke": (6, 12), "mini": (240, 960, 1920, 3840)}
+LAST_STEPS = {"smoke": 12, "mini": 1920}
+"""The longest training that the claims compare. Longer ones are shown without a verdict."""
+SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (1, 2, 3)}
+"""No seed was trained on all pairs before the claims were stated."""
+ALL_PAIRS = {"num_pairs": None}
+
+BIENCODER = NEITHER_DOMAIN | ALL_PAIRS
+CONTEXTUAL = DOMAIN_WITH_CONTEXT | ALL_PAIRS | {"test_contexts": "own+random"}
+BLIND = BLIND_DOMAIN | ALL_PAIRS
+ROWS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("biencoder", BIENCODER, "own"),
+    ("in-corpus context", CONTEXTUAL, "own"),
+    ("random training text", CONTEXTUAL, "random"),
+    ("context-blind", BLIND, "null"),
+)
+"""Label, model and context of each line."""
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return all models of a seed with one number of steps, then the next seed, then more steps."""
+    return tuple(
+        base(
+            scale,
+            **model,
+            batch_size=PLAIN_BATCH[scale],
+            num_steps=num_steps,
+            num_warmup_steps=max(1, num_steps // 10),
+            seed=seed,
+        )
+        for num_steps in STEPS[scale]
+        for seed in SEEDS[scale]
+        for model in (BIENCODER, CONTEXTUAL, BLIND)
+    )
+
+
+NDCG = "{suite}/mean/ndcg_at_10"
+DIFFERENCES = {
+    "contextual − biencoder": ("in-corpus context", "biencoder", "#440154", "o"),
+    "contextual − context-blind": ("in-corpus context", "context-blind", "#21918c", "s"),
+    "in-corpus − random training text": ("in-corpus context", "random training text", "#b5a000", "^"),
+}
+
+
+def draw_differences(frame: Any, axes: Any) -> str:
+    """Draw each difference between two models or contexts by training steps: a mark per seed, a line of means."""
+    scores = frame.pivot_table(index=["num_steps", "seed"], columns="series", values=NDCG)
+    for label, (first, second, colour, marker) in DIFFERENCES.items():
+        if not {first, second} <= set(scores):
+            continue
+        gains = (scores[first] - scores[second]).dropna()
+        by_steps = gains.groupby("num_steps")
+        counts = sorted(set(by_steps.count()))
+        count_label = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        axes.plot(by_steps.mean(), marker=marker, color=colour, linewidth=1.8, label=f"{label} (n = {count_label})")
+        steps = gains.index.get_level_values("num_steps")
+        axes.plot(steps, gains, marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    steps = sorted(set(frame["num_steps"]))
+    axes.set_xscale("log")
+    axes.set_xticks(steps, [f"{step:g}" for step in steps])
+    axes.minorticks_off()
+    axes.set_ylabel("difference in NDCG@10 (points)")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "large mark: mean over n seeds; small and faint: one seed"
+
+
+FIGURE = Figure(
+    name="context_curve",
+    title="What context is worth by training steps, from MiniLM",
+    caption=(
+        "NDCG@10 of the contextual model with in-corpus context, minus that of the biencoder (dots), of the same "
+        "architecture trained without documents (squares), and of the same model with random training documents as "
+        "context (triangles), by training steps. All start from MiniLM and see batches of one domain. A faint mark is a "
+        "seed, a line joins the means over n seeds."
+    ),
+    kind="own",
+    x="num_steps",
+    y=NDCG,
+    x_label="training steps",
+    y_label="NDCG@10 (points)",
+    factor=100,
+    series=tuple(Row(label=label, runs=pick(**model), context=context) for label, model, context in ROWS),
+    draw=draw_differences,
+)
+TABLE = Table(
+    name="context_curve_table",
+    caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
+    columns=(
+        Column(label="train loss", value="train/loss", decimals=2),
+        Column(label="minutes", value=MINUTES),
+        Column(label="NDCG@10", value=NDCG, factor=100, decimals=2),
+    ),
+    rows=tuple(
+        Row(
+            label=f"{label}, {num_steps} steps",
+            runs=pick(**model, num_steps=num_steps),
+            context=context,
+            scales=(scale,),
+        )
+        for scale, all_steps in STEPS.items()
+        for num_steps in all_steps
+        for label, model, context in ROWS
+    ),
+)
+
+START = {"num_steps": by_scale({scale: steps[0] for scale, steps in STEPS.items()})}
+END = {"num_steps": by_scale(LAST_STEPS)}
+
+
+def score(model: dict[str, Any], budget: dict[str, Any], metric: str = NDCG) -> Term:
+    """Return the mean NDCG@10 of a model after a number of steps."""
+    return term(metric, **model, **budget)
+
+
+def compare_with_random(budget: dict[str, Any]) -> tuple[Term, Term]:
+    """Return the contextual model with in-corpus context and with random training documents."""
+    return score(CONTEXTUAL, budget), score(CONTEXTUAL, budget, NDCG.replace("{suite}", "{suite}+random"))
+
+
+def compare_with_blind(budget: dict[str, Any]) -> tuple[Term, Term]:
+    """Return the contextual model and the context-blind model."""
+    return score(CONTEXTUAL, budget), score(BLIND, budget, NDCG_OF_BLIND)
+
+
+COMMON: dict[str, Any] = {
+    "delta": HALF_A_POINT,
+    "because": f"{BEYOND_CHANCE}; {BELOW_SMALLEST_GAIN}",
+    "source": "our question: whether the use of context grows with training (§4.2)",
+    "stated": "2026-11-26",
+    "scales": ("mini",),
+    "seeds": SEEDS["mini"],
+}
+CLAIMS = (
+    Claim.order(
+        "CC.a",
+        "from a pretrained start, after eight times the steps, in-corpus context beats random training documents",
+        pairs=[compare_with_random(END)],
+        **COMMON,
+    ),
+    Claim.order(
+        "CC.b",
+        "from a pretrained start, after eight times the steps, the contextual model beats the context-blind model",
+        pairs=[compare_with_blind(END)],
+        **COMMON,
+    ),
+    Claim.interaction(
+        "CC.c",
+        "from a pretrained start, the gain from in-corpus context over random training documents grows with training",
+        of=compare_with_random(END),
+        above=compare_with_random(START),
+        **COMMON,
+    ),
+    Claim.interaction(
+        "CC.d",
+        "from a pretrained start, the gain over the context-blind model grows with training",
+        of=compare_with_blind(END),
+        above=compare_with_blind(START),
+        **COMMON,
+    ),
+    Claim.order(
+        "CC.e",
+        "from a pretrained start, after eight times the steps, the contextual model beats the biencoder",
+        pairs=[(score(CONTEXTUAL, END), score(BIENCODER, END))],
+        **COMMON | blind(CONTEXTUAL | END),
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=58,
+    title="Use of context by length of training, from MiniLM",
+    runs=runs,
+    artefacts=(FIGURE, TABLE),
+    claims=CLAIMS,
+    scales=tuple(SEEDS),
+)

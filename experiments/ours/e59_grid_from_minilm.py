@@ -1,0 +1,191 @@
+"""Batch size, cluster size and the filter from a pretrained start (the grid of figures 2, 3, 9, 12 and 13).
+
+The batch sizes lie in the range that the paper's figure 13 calls best, and all cells see the same number of pairs.
+Clusters lie within a source. A source with fewer pairs than a cluster is one cluster.
+"""
+
+from typing import Any
+
+from experiments.e04_batch_by_cluster import (
+    BIENCODER,
+    BY_BATCH_AND_CLUSTER,
+    CELLS_NOTE,
+    CONTEXTUAL,
+    FILTERED,
+    UNFILTERED,
+)
+from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, MET_BY_BLIND
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
+
+BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "mini": (128, 512)}
+CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 40), "mini": (64, 256, 1024, 4096, 16384)}
+NUM_TRAINING_PAIRS = {"smoke": 192, "mini": 61440}
+SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (1, 2, 3)}
+"""No cell of the grid was trained before the claims were stated."""
+
+WITH_FILTER, WITHOUT_FILTER, CONTEXTUAL_ROW = BIENCODER | FILTERED, BIENCODER | UNFILTERED, CONTEXTUAL | UNFILTERED
+LINES = (("filter", WITH_FILTER), ("no filter", WITHOUT_FILTER), ("contextual, no filter", CONTEXTUAL_ROW))
+
+
+def make_cells(scale: str, batch_size: int, seed: int, row: dict[str, Any]) -> tuple[Run, ...]:
+    """Return one run for each cluster size."""
+    num_steps = NUM_TRAINING_PAIRS[scale] // batch_size
+    clusters = CLUSTERS[scale]
+    first = base(
+        scale,
+        **row,
+        cluster_size=clusters[0],
+        batch_size=batch_size,
+        num_steps=num_steps,
+        num_warmup_steps=max(1, num_steps // 10),
+        test_contexts="own",
+        seed=seed,
+    )
+    return grid(first, cluster_size=clusters)
+
+
+def runs(scale: str) -> tuple[Run, ...]:
+    """Return biencoders with and without the filter, and contextual models at the smallest batch size, seed by seed."""
+    small, *larger = BATCHES[scale]
+    rows = [(row, small) for _, row in LINES]
+    rows += [(row, batch_size) for batch_size in larger for row in (WITHOUT_FILTER, WITH_FILTER)]
+    return tuple(
+        run for seed in SEEDS[scale] for row, batch_size in rows for run in make_cells(scale, batch_size, seed, row)
+    )
+
+
+NDCG = "{suite}/mean/ndcg_at_10"
+HEATMAP = Figure(
+    name="grid_from_minilm",
+    title="Score by batch size, cluster size and filter, from MiniLM",
+    caption=(
+        "NDCG@10 of biencoders that start from MiniLM, by batch and cluster size, with the false-negative filter and "
+        "without, and of the contextual model without it. "
+        f"{CELLS_NOTE} All training runs see the same number of pairs."
+    ),
+    series=tuple(Row(label=label, runs=pick(**row)) for label, row in LINES),
+    **BY_BATCH_AND_CLUSTER,
+)
+SMALL_BATCH: dict[str, Any] = {"batch_size": by_scale({scale: sizes[0] for scale, sizes in BATCHES.items()})}
+LARGE_BATCH: dict[str, Any] = {"batch_size": by_scale({scale: sizes[-1] for scale, sizes in BATCHES.items()})}
+BY_CLUSTER = Figure(
+    name="grid_from_minilm_clusters",
+    title="Score by cluster size, from MiniLM",
+    caption=(
+        "NDCG@10 by cluster size at the smallest batch size, for models that start from MiniLM. Marks are means over n "
+        "seeds, bands are 95 % intervals of the mean."
+    ),
+    kind="lines",
+    x="cluster_size",
+    y=NDCG,
+    x_label="cluster size (pairs)",
+    y_label="NDCG@10 (points)",
+    factor=100,
+    x_is_log=True,
+    series=tuple(Row(label=label, runs=pick(**row | SMALL_BATCH)) for label, row in LINES),
+)
+
+COMMON: dict[str, Any] = {"stated": "2026-11-26", "scales": ("mini",), "seeds": SEEDS["mini"]}
+SLOPE_REASON = "a slope beyond chance, the mean over batch sizes"
+REASON: dict[str, Any] = {"delta": HALF_A_POINT, "because": f"any difference beyond chance; {BELOW_SMALLEST_GAIN}"}
+
+
+def at(row: dict[str, Any], *sizes: dict[str, Any]) -> Term:
+    """Return the mean NDCG@10 of a row at these sizes."""
+    for size in sizes:
+        row = row | size
+    return term(NDCG, **row)
+
+
+def cluster(position: int) -> dict[str, Any]:
+    """Return the cluster size at a position of the axis of each scale."""
+    return {"cluster_size": by_scale({scale: sizes[position] for scale, sizes in CLUSTERS.items()})}
+
+
+ALL_CLUSTERS: dict[str, Any] = {"cluster_size": by_scale(CLUSTERS)}
+SMALLEST, LARGEST = cluster(0), cluster(-1)
+
+CLAIMS = (
+    Claim.trend(
+        "GM.a",
+        "from a pretrained start, with the filter, smaller clusters are better",
+        over=term(NDCG, **WITH_FILTER),
+        axis="cluster_size",
+        within="batch_size",
+        sign=-1,
+        source="Figure 3",
+        because=SLOPE_REASON,
+        **COMMON,
+    ),
+    Claim.trend(
+        "GM.b",
+        "from a pretrained start, without the filter, larger clusters are better",
+        over=term(NDCG, **WITHOUT_FILTER),
+        axis="cluster_size",
+        within="batch_size",
+        sign=1,
+        source="Figure 3",
+        because=SLOPE_REASON,
+        **COMMON,
+    ),
+    Claim.order(
+        "GM.c",
+        "from a pretrained start, filtered batches beat unfiltered ones over all settings",
+        pairs=[
+            (at(WITH_FILTER, size, ALL_CLUSTERS), at(WITHOUT_FILTER, size, ALL_CLUSTERS))
+            for size in (SMALL_BATCH, LARGE_BATCH)
+        ],
+        source="Figure 4",
+        **REASON,
+        **COMMON,
+    ),
+    Claim.order(
+        "GM.d",
+        "from a pretrained start, without the filter, larger batches are better",
+        pairs=[(at(WITHOUT_FILTER, LARGE_BATCH, ALL_CLUSTERS), at(WITHOUT_FILTER, SMALL_BATCH, ALL_CLUSTERS))],
+        source="§6",
+        **REASON,
+        **COMMON,
+    ),
+    Claim.trend(
+        "GM.e",
+        "from a pretrained start, without the filter, the contextual model is better with smaller clusters",
+        over=term(NDCG, **CONTEXTUAL_ROW),
+        axis="cluster_size",
+        within="batch_size",
+        sign=-1,
+        source="Figure 9",
+        because="a slope beyond chance",
+        **COMMON,
+    ),
+    Claim.interaction(
+        "GM.f",
+        "from a pretrained start, small clusters gain more with the filter than without",
+        of=(at(WITH_FILTER, SMALL_BATCH, SMALLEST), at(WITH_FILTER, SMALL_BATCH, LARGEST)),
+        above=(at(WITHOUT_FILTER, SMALL_BATCH, SMALLEST), at(WITHOUT_FILTER, SMALL_BATCH, LARGEST)),
+        source="Figure 12",
+        **REASON,
+        **COMMON,
+    ),
+    Claim.order(
+        "GM.g",
+        "from a pretrained start, without the filter, the contextual model beats the biencoder across cluster sizes",
+        pairs=[
+            (at(CONTEXTUAL_ROW, SMALL_BATCH, cluster(place)), at(WITHOUT_FILTER, SMALL_BATCH, cluster(place)))
+            for place in (0, 1, -1)
+        ],
+        source="Figure 9 and §9.5",
+        **REASON,
+        **MET_BY_BLIND,
+        **COMMON,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    number=59,
+    title="Batch size, cluster size and the filter, from MiniLM",
+    runs=runs,
+    artefacts=(HEATMAP, BY_CLUSTER),
+    claims=CLAIMS,
+    scales=tuple(SEEDS),
+)
