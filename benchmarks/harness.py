@@ -60,7 +60,7 @@ def make_parser(doc: str | None, *, has_record: bool = True, **integers: int | N
 
 @dataclass(frozen=True)
 class Timings:
-    """Processor seconds per round and the last result of each action."""
+    """Seconds per round and the last result of each action."""
 
     seconds: dict[str, list[float]]
     results: dict[str, Any]
@@ -71,20 +71,27 @@ class Timings:
         return {name: statistics.median(seconds) for name, seconds in self.seconds.items()}
 
 
-def time_in_turns(actions: Mapping[str, Callable[[], Any]], num_rounds: int, *, num_warmups: int = 0) -> Timings:
-    """Run all actions once per round and measure the processor seconds of each.
+def time_in_turns(
+    actions: Mapping[str, Callable[[], Any]],
+    num_rounds: int,
+    *,
+    num_warmups: int = 0,
+    clock: Callable[[], float] = time.process_time,
+) -> Timings:
+    """Run all actions once per round and measure the seconds of each, by default those of the processor.
 
     The actions alternate, so that a change in the machine's load affects all of them. Processor time excludes waiting
-    for other processes. Warm-up rounds are not measured.
+    for other processes, and work on a GPU. Each action returns its result to the CPU, so a wall clock includes that
+    work. Warm-up rounds are not measured.
     """
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     results: dict[str, Any] = {}
     for index in range(num_warmups + num_rounds):
         for name, action in actions.items():
-            started = time.process_time()
+            started = clock()
             results[name] = action()
             if index >= num_warmups:
-                seconds[name].append(time.process_time() - started)
+                seconds[name].append(clock() - started)
     return Timings(seconds, results)
 
 

@@ -10,11 +10,15 @@ vectors differ.
 
 Without GradCache, a padded batch of 512 at MiniLM's size needs up to 24 GiB for its backward pass, as `plan` computes.
 `--paths gradcache` skips the direct path.
+
+On a CPU, processor seconds are compared. With `--device cuda`, all models compute in float32 on the GPU, and wall-clock
+seconds are compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -25,6 +29,7 @@ from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
 )
+from sentence_transformers.util import batch_to_device
 
 from benchmarks.harness import (
     SIZES,
@@ -57,13 +62,13 @@ Actions = dict[str, Callable[[], Any]]
 
 
 def make_batch(run: Run, model: Any, sides: Mapping[str, list[str]]) -> tuple[StepTexts, list[list[str]]]:
-    """Return one batch as token ids for our model, and as texts with prompts (queries, documents)."""
+    """Return one batch as token ids on the model's device, and as texts with prompts (queries, documents)."""
     texts: dict[str, Texts] = {}
     prompted: list[list[str]] = []
     for side, side_texts in sides.items():
         texts[side] = make_texts(*model.tokenize(side_texts, side).pad(np.arange(len(side_texts))))
         prompted.append(with_prompt(side_texts, run.prompts, side))
-    return StepTexts(texts["query"], texts["document"]), prompted
+    return StepTexts(texts["query"], texts["document"]).to(model.device), prompted
 
 
 def make_step_actions(
@@ -83,8 +88,8 @@ def make_step_actions(
 
     def step_theirs(loss: Any) -> float:
         theirs.zero_grad()
-        features = [theirs.preprocess(texts) for texts in prompted]
-        value = loss(features, torch.arange(len(prompted[0])))
+        features = [batch_to_device(theirs.preprocess(texts), theirs.device) for texts in prompted]
+        value = loss(features, torch.arange(len(prompted[0]), device=theirs.device))
         value.backward()
         return float(value.item())
 
@@ -127,11 +132,14 @@ def report(timings: Timings, batch_size: int, options: argparse.Namespace) -> No
     medians = timings.medians
     first = next(iter(medians.values()))
     machine = describe_machine() | {"num_threads": torch.get_num_threads(), "torch": torch.__version__}
+    if options.device != "cpu":
+        machine["processor"] = torch.cuda.get_device_name()
+    unit = "cpu_seconds" if options.device == "cpu" else "seconds"
     rows = []
     for name, median in medians.items():
         print(f"{name:<58} {1000 * median:9.1f} ms {median / first:7.2f} x", flush=True)
         row = {"size": options.size, "batch_size": batch_size, "what": name, "median": round(median, 4)}
-        rows.append(row | {"cpu_seconds": [round(value, 4) for value in timings.seconds[name]]} | machine)
+        rows.append(row | {unit: [round(value, 4) for value in timings.seconds[name]]} | machine)
     write_rows(options.write, rows, ("size", "batch_size", "what"))
 
 
@@ -141,13 +149,16 @@ def main() -> None:
     parser.add_argument("--size", default="desk", choices=SIZES, help="default: desk")
     parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=PATHS, help="kinds of steps, default: both")
     parser.add_argument("--only", choices=("steps", "encoding"), help="time only one of the two")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, default: cpu")
     parser.add_argument("--unpacked", action="store_true", help="also time our model with padding and plain layers")
     options = parser.parse_args()
     run = make_run(options.size)
     pairs = load_pairs(run)
     model = build_model(make_model_config(run), start=run.start, seed=0, heads=run.heads)
     assert isinstance(model, Biencoder), "the compared run is a biencoder"
-    theirs = as_sentence_transformer(model)
+    model.to(options.device)
+    theirs = as_sentence_transformer(model).to(options.device)
+    clock = time.process_time if options.device == "cpu" else time.perf_counter
     batch_size = options.batch_size or run.batch_size
     if len(pairs) < batch_size:
         raise SystemExit(f"batch size {batch_size}: the size {options.size} has only {len(pairs)} pairs")
@@ -157,14 +168,14 @@ def main() -> None:
     if options.only != "encoding":
         batch = {side: texts[:batch_size] for side, texts in sides.items()}
         actions = make_step_actions(run, model, theirs, batch, options)
-        timings = time_in_turns(actions, options.num_rounds, num_warmups=1)
+        timings = time_in_turns(actions, options.num_rounds, num_warmups=1, clock=clock)
         report(timings, batch_size, options)
         print("  losses", {name.partition(", ")[2]: round(loss, 4) for name, loss in timings.results.items()})
         assert np.ptp(list(timings.results.values())) < 1e-3, "the losses differ"
     Backbone.packs = True
     if options.only != "steps":
         actions = make_encoding_actions(run, model, theirs, sides["document"][: options.num_texts], options)
-        timings = time_in_turns(actions, options.num_rounds, num_warmups=1)
+        timings = time_in_turns(actions, options.num_rounds, num_warmups=1, clock=clock)
         report(timings, ENCODING_BATCH, options)
         ours, *others = timings.results.values()
         difference = max(float(np.abs(ours - other).max()) for other in others)
