@@ -14,7 +14,7 @@ from experiments.e01_table1 import (
     PLAIN_BATCH,
 )
 from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, NDCG_OF_BLIND, blind
-from repro.spec import MINUTES, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 STEPS: dict[str, tuple[int, ...]] = {"smoke": (6, 12), "mini": (240, 1920)}
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (1, 2, 3)}
@@ -105,7 +105,6 @@ TABLE = Table(
     caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
     columns=(
         Column(label="train loss", value="train/loss", decimals=2),
-        Column(label="minutes", value=MINUTES),
         Column(label="NDCG@10", value=NDCG, factor=100, decimals=2),
     ),
     rows=tuple(

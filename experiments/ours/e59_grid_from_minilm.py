@@ -102,6 +102,7 @@ def cluster(position: int) -> dict[str, Any]:
     return {"cluster_size": by_scale({scale: sizes[position] for scale, sizes in CLUSTERS.items()})}
 
 
+ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCHES)}
 ALL_CLUSTERS: dict[str, Any] = {"cluster_size": by_scale(CLUSTERS)}
 SMALLEST, LARGEST = cluster(0), cluster(-1)
 
@@ -131,10 +132,7 @@ CLAIMS = (
     Claim.order(
         "GM.c",
         "from a pretrained start, filtered batches beat unfiltered ones over all settings",
-        pairs=[
-            (at(WITH_FILTER, size, ALL_CLUSTERS), at(WITHOUT_FILTER, size, ALL_CLUSTERS))
-            for size in (SMALL_BATCH, LARGE_BATCH)
-        ],
+        pairs=[(at(WITH_FILTER, ALL_BATCHES, ALL_CLUSTERS), at(WITHOUT_FILTER, ALL_BATCHES, ALL_CLUSTERS))],
         source="Figure 4",
         **REASON,
         **COMMON,
@@ -169,11 +167,8 @@ CLAIMS = (
     ),
     Claim.order(
         "GM.g",
-        "from a pretrained start, without the filter, the contextual model beats the biencoder across cluster sizes",
-        pairs=[
-            (at(CONTEXTUAL_ROW, SMALL_BATCH, cluster(place)), at(WITHOUT_FILTER, SMALL_BATCH, cluster(place)))
-            for place in (0, 1, -1)
-        ],
+        "from a pretrained start, without the filter, the contextual model beats the biencoder, on average over cluster sizes",
+        pairs=[(at(CONTEXTUAL_ROW, SMALL_BATCH, ALL_CLUSTERS), at(WITHOUT_FILTER, SMALL_BATCH, ALL_CLUSTERS))],
         source="Figure 9 and §9.5",
         **REASON,
         **MET_BY_BLIND,

@@ -19,7 +19,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
-import bm25s
 import ir_measures
 import numpy as np
 import Stemmer
@@ -27,7 +26,7 @@ from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
 from repro.data.lines import convert_hint
-from repro.evaluate.terms import tokenize_terms
+from repro.evaluate.terms import import_bm25s, tokenize_terms
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import atomic_file, check_regular
 from repro.text import count_noun, shorten
@@ -316,7 +315,7 @@ def search_bm25(
     # In the order of ids, so that ties go to the smaller id.
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
     sorted_ids = [retrieval.document_ids[row] for row in order]
-    index = bm25s.BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
+    index = import_bm25s().BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
     parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
     document_tokens = _tokenize_for_bm25([retrieval.documents[row] for row in order], tokenizer)
     query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer)
@@ -350,7 +349,7 @@ def _tokenize_for_bm25(texts: list[str], tokenizer: str) -> Any:
     if tokenizer == UNICODE:
         return tokenize_terms(texts)
     stemmer = Stemmer.Stemmer("english")
-    return bm25s.tokenize(texts, stopwords=BM25_PARAMETERS["stop_words"], stemmer=stemmer, show_progress=False)
+    return import_bm25s().tokenize(texts, stopwords=BM25_PARAMETERS["stop_words"], stemmer=stemmer, show_progress=False)
 
 
 def write_run(path: Path, run: Hits, *, tag: str) -> None:

@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import Stemmer
-from bm25s.tokenization import Tokenized
 
 SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
@@ -51,8 +52,21 @@ def split_terms(text: str) -> list[str]:
     return [term for term in terms if len(term) == 1 or not DOTS.fullmatch(term)]
 
 
-def tokenize_terms(texts: Sequence[str]) -> Tokenized:
-    """Return stemmed terms in the format of bm25s."""
+def import_bm25s() -> Any:
+    """Return the module bm25s.
+
+    It uses JAX if that is installed, already on import, and JAX would then reserve three quarters of a GPU. So JAX is
+    limited to the CPU, unless this process has imported it before or JAX_PLATFORMS is set.
+    """
+    if "jax" not in sys.modules:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import bm25s
+
+    return bm25s
+
+
+def tokenize_terms(texts: Sequence[str]) -> Any:
+    """Return stemmed terms as the `Tokenized` of bm25s."""
     stemmer = Stemmer.Stemmer("english")
     # Each distinct term is stemmed once, since the stemmer is slower than a dictionary.
     term_ids: dict[str, int] = {}
@@ -64,4 +78,4 @@ def tokenize_terms(texts: Sequence[str]) -> Tokenized:
             if term not in term_ids:
                 term_ids[term] = vocabulary.setdefault(stemmer.stemWord(term), len(vocabulary))
         ids.append([term_ids[term] for term in terms])
-    return Tokenized(ids=ids, vocab=vocabulary)
+    return import_bm25s().tokenization.Tokenized(ids=ids, vocab=vocabulary)

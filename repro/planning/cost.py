@@ -12,12 +12,13 @@ same evaluation, scaled by the number of contexts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from repro.planning.pairs import count_pairs
+from repro.records.provenance import get_machine_kind, get_phase_seconds, get_phase_times, get_training_machine
 from repro.records.store import Record
 from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
@@ -161,11 +162,6 @@ def count_forward_flops(num_tokens: float, width: int, num_layers: int) -> float
     return num_tokens * num_layers * (24 * width * width + 4 * num_tokens * width)
 
 
-def get_machine_kind(device: str) -> str:
-    """Return "gpu" or "cpu" for the name of a device in a record."""
-    return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
-
-
 class RecordedCosts:
     """Speeds and evaluation times from the records of one kind of machine. Results are cached."""
 
@@ -173,7 +169,7 @@ class RecordedCosts:
         """Select the records of this kind of machine."""
         self.kind = kind
         self._records = [
-            record for record in records if get_machine_kind(_get_training_machine(record)["device"]) == kind
+            record for record in records if get_machine_kind(get_training_machine(record)["device"]) == kind
         ]
         self._speeds: dict[tuple[str, str, int], Speed] = {}
         self._evaluations: dict[tuple[Any, ...], float | None] = {}
@@ -182,7 +178,8 @@ class RecordedCosts:
         """Return the speed for runs like this one, from the most similar records.
 
         In order of preference: same scale, architecture and width, same scale and architecture, same architecture, any
-        training run. Speeds of another width are scaled by `get_efficiency`.
+        training run. Speeds of another width are scaled by `get_efficiency`. On a GPU the scale must be the same,
+        because small models do not occupy it.
         """
         key = like.scale, like.architecture, like.hidden_size
         if key not in self._speeds:
@@ -195,7 +192,9 @@ class RecordedCosts:
             same_scale = [record for record in same_architecture if record.run.scale == like.scale]
             same_width = [record for record in same_scale if record.run.hidden_size == like.hidden_size]
             # From the most to the least similar records. The first group that is not empty decides.
-            groups = (same_width, same_scale, same_architecture, trained)
+            groups = (
+                (same_width, same_scale) if self.kind == "gpu" else (same_width, same_scale, same_architecture, trained)
+            )
             closest = next((group for group in groups if group), None)
             if closest is None:
                 self._speeds[key] = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
@@ -214,7 +213,7 @@ class RecordedCosts:
                 if (record.run.architecture, record.run.suite, record.run.measure) == evaluation
             ]
             seconds_per_context = [
-                _get_seconds(record, "evaluation_")
+                get_phase_seconds(record, "evaluation_")
                 / _count_contexts(record.run)
                 * _compute_encoding_ratio(run, record.run)
                 for record in _prefer_processor_time(similar, "evaluation_")
@@ -229,25 +228,8 @@ def _prefer_processor_time(records: Sequence[Record], phase: str = "") -> Sequen
 
     Seconds of a clock are too long if other programs ran on the machine at the same time.
     """
-    with_cpu_time = [record for record in records if _get_times(record, phase).get(f"{phase}cpu_seconds")]
+    with_cpu_time = [record for record in records if get_phase_times(record, phase).get(f"{phase}cpu_seconds")]
     return with_cpu_time or records
-
-
-def _get_times(record: Record, phase: str) -> Mapping[str, Any]:
-    return record.provenance if phase else record.provenance["training"]
-
-
-def _get_seconds(record: Record, phase: str = "") -> float:
-    """Return the seconds of training, or of another phase, on a quiet machine.
-
-    On a CPU they are the processor time per thread if it was counted. A GPU computes while its process waits.
-    """
-    times = _get_times(record, phase)
-    machine = record.provenance["machine"] if phase else _get_training_machine(record)
-    cpu_seconds = times.get(f"{phase}cpu_seconds")
-    if not cpu_seconds or get_machine_kind(machine["device"]) == "gpu":
-        return float(times[f"{phase}seconds"])
-    return float(cpu_seconds) / machine["num_threads"]
 
 
 def _estimate_encoding_cost(run: Run) -> float:
@@ -273,7 +255,7 @@ def get_efficiency(width: int) -> float:
 def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
     rates = []
     for record in records:
-        rate = _read_training_record(record).flops / _get_seconds(record)
+        rate = _read_training_record(record).flops / get_phase_seconds(record)
         # A wider layer uses more of the peak speed, so rates of other widths are converted to this width.
         rates.append(rate * (get_efficiency(width) / get_efficiency(record.run.hidden_size)))
     rates.sort()
@@ -335,10 +317,3 @@ def list_training_phases(run: Run) -> Iterator[Run]:
 
 def _count_contexts(run: Run) -> int:
     return len(run.test_contexts.split("+")) if run.architecture == "contextual" else 1
-
-
-def _get_training_machine(record: Record) -> Mapping[str, Any]:
-    """Return the machine that trained, which may differ from the one that evaluated."""
-    sessions = record.provenance.get("training", {}).get("sittings") or [{}]
-    machine: Mapping[str, Any] = sessions[-1].get("machine") or record.provenance["machine"]
-    return machine

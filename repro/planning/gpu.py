@@ -55,7 +55,9 @@ from repro.train.trainer import make_base_config
 SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
 """Switches to compare with float32 on the CPU. The last one is the default of training."""
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-3, 5e-2
-"""Largest difference of unit vectors and relative difference of gradients, in float32 and in bfloat16."""
+"""Largest difference of unit vectors in float32 and in bfloat16. In float32 also the relative difference of gradients."""
+BFLOAT16_GRADIENT_TOLERANCE = 0.15
+"""Largest relative difference of gradients in bfloat16. On a CPU it is 0.02 to 0.08, by backbone."""
 NUM_STEPS = 10
 MEASURED_SCALES = ("small", "large")
 CHUNK_SIZE = 5
@@ -139,11 +141,13 @@ def _compare_switches(device: torch.device, backbone: str, switch_names: str) ->
     switches = parse_switches(switch_names)
     expected_vectors, expected_gradient = _compute_gradient(torch.device("cpu"), backbone, Switches())
     vectors, gradient = _compute_gradient(device, backbone, switches)
-    tolerance = BFLOAT16_TOLERANCE if switches.autocast and device.type == "cuda" else FLOAT32_TOLERANCE
+    is_narrow = switches.autocast and device.type == "cuda"
     vector_error = float((vectors - expected_vectors).abs().max())
     gradient_error = float((gradient - expected_gradient).norm() / expected_gradient.norm())
     message = f"vectors apart by {vector_error:.1e}, gradient by {gradient_error:.1e} of its length"
-    return max(vector_error, gradient_error) <= tolerance, message
+    vector_tolerance = BFLOAT16_TOLERANCE if is_narrow else FLOAT32_TOLERANCE
+    gradient_tolerance = BFLOAT16_GRADIENT_TOLERANCE if is_narrow else FLOAT32_TOLERANCE
+    return vector_error <= vector_tolerance and gradient_error <= gradient_tolerance, message
 
 
 def _compute_gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -174,6 +174,36 @@ def describe_machine(*, narrow: bool = False) -> dict[str, Any]:
         "num_threads": torch.get_num_threads(),
         "num_cpus": os.cpu_count(),
     }
+
+
+def get_training_machine(record: Record) -> Mapping[str, Any]:
+    """Return the machine that trained, which may differ from the one that evaluated."""
+    sessions = record.provenance.get("training", {}).get("sittings") or [{}]
+    machine: Mapping[str, Any] = sessions[-1].get("machine") or record.provenance["machine"]
+    return machine
+
+
+def get_machine_kind(device: str) -> str:
+    """Return "gpu" or "cpu" for the name of a device in a record."""
+    return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
+
+
+def get_phase_times(record: Record, phase: str) -> Mapping[str, Any]:
+    """Return the part of the provenance with the times of training ("") or of another phase ("evaluation_")."""
+    return record.provenance if phase else record.provenance["training"]
+
+
+def get_phase_seconds(record: Record, phase: str = "") -> float:
+    """Return the seconds of training, or of another phase, on a quiet machine.
+
+    On a CPU they are the processor time per thread if it was counted. A GPU computes while its process waits.
+    """
+    times = get_phase_times(record, phase)
+    machine = record.provenance["machine"] if phase else get_training_machine(record)
+    cpu_seconds = times.get(f"{phase}cpu_seconds")
+    if not cpu_seconds or get_machine_kind(machine["device"]) == "gpu":
+        return float(times[f"{phase}seconds"])
+    return float(cpu_seconds) / machine["num_threads"]
 
 
 def now_utc() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from repro.records.provenance import get_machine_kind, get_phase_seconds, get_training_machine
 from repro.records.store import Record
 from repro.report.view import View, format_mean, format_spread_note, format_with_sign
 from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
@@ -50,7 +51,9 @@ def format_cell(column: Column, row: Row, records: Sequence[Record]) -> str:
         if column.value == MINUTES:
             if not is_trained:
                 return ""
-            values.append(record.provenance["training"]["seconds"] / 60)
+            # Times on a GPU are not comparable.
+            if get_machine_kind(get_training_machine(record)["device"]) == "cpu":
+                values.append(get_phase_seconds(record) / 60)
         elif column.value in FIELDS:
             has_field = is_trained or record.run.architecture in ALSO_SHOWN_FOR.get(column.value, ())
             return format_number(getattr(record.run, column.value) if has_field else None, column.decimals)

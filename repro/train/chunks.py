@@ -40,7 +40,8 @@ NARROW = {"nomic": 58.2, "bert": 40.2, "modernbert": 56.2}
 
 These constants were measured with `torch.autograd.graph.saved_tensors_hooks` on a CPU, without weights. They are
 differences between models of two and four layers on four and eight texts. Heads are 64 wide and feed-forward layers
-four times the width. tests/train/test_chunks.py repeats the measurement. No GPU has confirmed them.
+four times the width. tests/train/test_chunks.py repeats the measurement. On an H200, ten steps of `small`
+in chunks chosen for 42 GiB used 40 GiB.
 """
 WIDE = {"nomic": 96.2, "bert": 64.2, "modernbert": 104.2}
 """The same in float32."""

@@ -1,6 +1,9 @@
 """Search, measures, BM25 and run files against full sorting, pytrec-eval and arithmetic."""
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from repro.evaluate.retrieval import (
     search_bm25,
     write_run,
 )
+from repro.storage.paths import CHECKOUT
 
 QUERY_IDS = [f"q{n}" for n in range(5)]
 DOCUMENT_IDS = [f"d{n}" for n in np.random.default_rng(9).permutation(40)]
@@ -180,6 +184,26 @@ def test_bm25_finds_rare_words() -> None:
     _, published = search_bm25(retrieval, 10, tokenizer="english")
     assert published.keys() == {"k1", "b", "method", "stemmer", "stop_words", "bm25s"}
     assert parameters.keys() == {*published, "tokenizer"}
+
+
+def test_bm25_leaves_the_gpu_to_torch(tmp_path: Path) -> None:
+    """bm25s calls JAX on import, which would reserve most of a GPU: it is imported for BM25 alone, with JAX on the CPU."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax/__init__.py").touch()
+    (tmp_path / "jax/lax.py").write_text(
+        "import os\nassert os.environ['JAX_PLATFORMS'] == 'cpu'\ndef top_k(scores, k): return [], []\n"
+    )
+    program = """
+import sys
+import repro.evaluate.retrieval, repro.evaluate.suites, repro.train.trainer
+assert not {"bm25s", "jax"} & set(sys.modules)
+from repro.evaluate.terms import import_bm25s
+import_bm25s()
+assert "jax" in sys.modules
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), str(tmp_path)])
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
 def test_bm25_scores_are_lucenes_formula() -> None:

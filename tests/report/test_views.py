@@ -33,6 +33,7 @@ from repro.report.tables import (
 )
 from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
+from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments
 from repro.statistics.judge import Comparison, Judgement
@@ -105,6 +106,21 @@ def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
     assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
     table = replace(TABLE, rows=(Row(label="any sampler", runs=pick()),))
     assert make_table_view(table, RUNS, published, []).rows == (("any sampler", "published", "5/6", "–", "–"),)
+
+
+def test_minutes_exclude_gpus(tmp_path: Path) -> None:
+    """Minutes are processor time per thread, which does not include other programs. A row without a CPU has a dash."""
+    table = replace(TABLE, columns=(TABLE.columns[0], Column(label="minutes", value=MINUTES)))
+    training = {"seconds": 900.0, "cpu_seconds": 1200.0}
+    machines = {0: ("x86_64", 2), 1: ("NVIDIA H200", 1), 2: ("NVIDIA H200", 1)}
+    records = []
+    for run in RUNS:
+        device, num_threads = ("NVIDIA H200", 1) if run.sampler == "domain" else machines[run.seed]
+        machine = {"device": device, "num_threads": num_threads}
+        provenance = {"training": training, "machine": machine}
+        records.append(write_record(tmp_path, run, metrics={}, arrays={}, provenance=provenance))
+    rows = make_table_view(table, RUNS, records, []).rows
+    assert [row[4] for row in rows if row[1] == "published"][:2] == ["10.0", "–"]
 
 
 def test_outdated_rows_are_skipped(tmp_path: Path) -> None:

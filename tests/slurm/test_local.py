@@ -248,6 +248,8 @@ def test_cancelling_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, "0123", 16, [(("0",), 4), (("1",), 4), (("2",), 4), (("3",), 4)]),
         (2, "015", 8, [(("0", "1"), 8)]),
         (0, "", 8, [((), 2)] * 4),
+        # CUDA_VISIBLE_DEVICES=0,0,0 lets three small runs share a GPU
+        (0, "000", 6, [(("0",), 2)] * 3),
     ],
 )
 def test_gpus_and_cores_are_divided(
