@@ -20,10 +20,10 @@ from repro.storage.files import atomic_file
 from repro.storage.paths import CHECKOUT, get_figures_folder
 from repro.text import count_noun, format_spans
 
-# The picture on the front page shows this column of this table.
-FRONT_TABLE = "table1"
-FRONT_COLUMN = "NDCG@10"
-FRONT_SCALE = "desk"
+FRONT_TABLE, FRONT_SCALE = "table1_unfiltered", "mini"
+"""The table and scale of the picture on the front page. The report shows the same picture of Table 1."""
+GAINS_COLUMN = "NDCG@10"
+TITLES = {"table1": "Table 1", "table1_unfiltered": "Table 1 without the filter"}
 
 
 def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
@@ -59,12 +59,12 @@ def make_front_pictures() -> dict[Path, str]:
     The result is empty while records are missing.
     """
     folder = CHECKOUT / "experiments" / "pictures"
-    return {folder / f"{FRONT_TABLE}-{theme}.svg": text for theme, text in draw_gains(FRONT_SCALE).items()}
+    return {folder / f"{FRONT_TABLE}-{theme}.svg": text for theme, text in draw_gains(FRONT_TABLE, FRONT_SCALE).items()}
 
 
-def draw_gains(scale: str) -> dict[str, str]:
-    """Return the picture of the gain of each row of Table 1, as SVG text by theme. Empty while records are missing."""
-    rows, labels = _list_gains(scale)
+def draw_gains(name: str, scale: str) -> dict[str, str]:
+    """Return the picture of the gain of each row of a table, as SVG text by theme. Empty while records are missing."""
+    rows, labels = _list_gains(name, scale)
     if not rows:
         return {}
     from repro.cli.figures import use_headless_backend
@@ -76,37 +76,39 @@ def draw_gains(scale: str) -> dict[str, str]:
 
 
 def render_gains(scale: str) -> Path | None:
-    """Return the path of the light picture of `draw_gains`, drawn unless its cached file is current."""
+    """Return the path of the light picture of Table 1 by `draw_gains`, drawn unless its cached file is current."""
     from repro.report.picture_cache import get_cached_picture
 
-    rows, labels = _list_gains(scale)
+    rows, labels = _list_gains("table1", scale)
     if not rows:
         return None
-    path = get_figures_folder() / f"{FRONT_TABLE}-gains-{scale}"
+    path = get_figures_folder() / f"table1-gains-{scale}"
     cached = get_cached_picture(path, rows, labels)
     if not cached.is_current(("svg",)):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path.with_suffix(".svg")) as part:
-            part.write_text(draw_gains(scale)["light"], encoding="utf-8")
+            part.write_text(draw_gains("table1", scale)["light"], encoding="utf-8")
         cached.write(("svg",))
     return path.with_suffix(".svg")
 
 
-def _list_gains(scale: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def _list_gains(name: str, scale: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return the rows of the picture and its words. Both are empty while records are missing."""
     from repro.report.artefacts import load_records
     from repro.report.gallery import list_gain_rows
 
-    experiment, table = artefacts()[FRONT_TABLE]
-    assert isinstance(table, Table), f"{FRONT_TABLE} is a table"
-    claim = next((candidate for candidate in experiment.claims if scale in candidate.headlines), None)
+    experiment, table = artefacts()[name]
+    assert isinstance(table, Table), f"{name} is a table"
+    # The first claim about the rows at this scale names the seeds.
+    about_rows = (claim for claim in experiment.claims if scale in claim.headlines or claim.scales == (scale,))
+    claim = next(about_rows, None)
     if claim is None:
         return [], {}
     seeds = claim.declared_seeds(scale)
     records = load_records(experiment.runs(scale), "published")
-    baseline, rows = list_gain_rows(table, FRONT_COLUMN, experiment.runs(scale), records, seeds)
-    title = f"Table 1 at scale {scale}: what each row gains"
-    x_label = f"points of {FRONT_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
+    baseline, rows = list_gain_rows(table, GAINS_COLUMN, experiment.runs(scale), records, seeds)
+    title = f"{TITLES[name]} at scale {scale}: what each row gains"
+    x_label = f"points of {GAINS_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
     return rows, {"title": title, "x_label": x_label}
 
 

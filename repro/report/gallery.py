@@ -171,7 +171,9 @@ def list_gain_rows(
     first, by_run = printed[0], {record.run: record for record in records}
     reference = _map_by_seed(column, first, runs, by_run)
     lines: list[dict[str, Any]] = []
-    for row in (row for row in table.rows if row is not first and row.context == "own"):
+    scale = runs[0].scale if runs else ""
+    shown = [row for row in table.rows if row.context == "own" and (not row.scales or scale in row.scales)]
+    for row in (row for row in shown if row is not first):
         paper = row.paper[label] - first.paper[label] if label in row.paper else None
         values = _map_by_seed(column, row, runs, by_run)
         shared = sorted(values.keys() & reference.keys() & set(seeds))

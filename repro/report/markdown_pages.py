@@ -171,7 +171,8 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]
         for larger, block in LARGER_SCALES.items():
             view = make_claims_view(by_scale[larger], f"Claims judged from records at `{larger}`")
             blocks[block, LEDGER[1]] = as_markdown(view)
-        headlines = as_markdown(make_headlines_view({DESK: judged, **by_scale}))
+        # The pretrained start comes first.
+        headlines = as_markdown(make_headlines_view({MINI: by_scale[MINI], LAB: by_scale[LAB], DESK: judged}))
         blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
         blocks["gallery", RESULTS] = make_gallery()
     pages: dict[Path, str] = {}

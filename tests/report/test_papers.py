@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.e01_table1 import TABLE
 from figures.gains import gains_svg
 from repro.cli.main import app
 from repro.cli.regenerate import make_front_pictures
@@ -29,7 +28,7 @@ from repro.report.view import View
 from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import run_id
-from repro.spec.registry import experiments, find_experiment, find_paper
+from repro.spec.registry import artefacts, experiments, find_paper
 from repro.statistics.judge import Judgement
 from repro.storage.paths import get_published_records
 
@@ -169,12 +168,15 @@ def test_picture_shows_mean_gains() -> None:
 
 
 def test_front_pictures_are_current() -> None:
-    runs = find_experiment("table1").runs("desk")
+    experiment, table = artefacts()["table1_unfiltered"]
+    assert isinstance(table, Table)
+    runs = experiment.runs("mini")
     records = [record for record in read_records(get_published_records()) if record.run in runs]
-    _, rows = list_gain_rows(TABLE, "NDCG@10", runs, records, range(3, 8))
+    _, rows = list_gain_rows(table, "NDCG@10", runs, records, (6, 7, 8))
     means = pd.DataFrame(rows).groupby("row")["gain"].mean()
+    assert {"contextual batches", "contextual architecture", "both"} <= set(means.index)
     pictures = make_front_pictures()
-    assert {path.stem for path in pictures} == {"table1-light", "table1-dark"}
+    assert {path.stem for path in pictures} == {"table1_unfiltered-light", "table1_unfiltered-dark"}
     for path in pictures:
         expected = {*means.index, *(f"{gain:+.1f}" for gain in means)}
         assert expected <= set(list_texts(path.read_text())), f"{path.name} is not current"
