@@ -10,6 +10,7 @@ from experiments.e01_table1 import (
     BEYOND_CHANCE,
     BLIND_DOMAIN,
     DOMAIN_WITH_CONTEXT,
+    FAMILY_COLUMNS,
     NEITHER_DOMAIN,
     PLAIN_BATCH,
 )
@@ -105,6 +106,7 @@ TABLE = Table(
     caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
     columns=(
         Column(label="train loss", value="train/loss", decimals=2),
+        *FAMILY_COLUMNS,
         Column(label="NDCG@10", value=NDCG, factor=100, decimals=2),
     ),
     rows=tuple(
