@@ -56,7 +56,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 NDCG = "{suite}/mean/ndcg_at_10"
 HEATMAP = Figure(
-    name="grid_from_minilm",
+    name="grid_at_mini",
     title="Score by batch size, cluster size and filter, from MiniLM",
     caption=(
         "NDCG@10 of biencoders that start from MiniLM, by batch and cluster size, with the false-negative filter and "
@@ -69,7 +69,7 @@ HEATMAP = Figure(
 SMALL_BATCH: dict[str, Any] = {"batch_size": by_scale({scale: sizes[0] for scale, sizes in BATCHES.items()})}
 LARGE_BATCH: dict[str, Any] = {"batch_size": by_scale({scale: sizes[-1] for scale, sizes in BATCHES.items()})}
 BY_CLUSTER = Figure(
-    name="grid_from_minilm_clusters",
+    name="grid_at_mini_clusters",
     title="Score by cluster size, from MiniLM",
     caption=(
         "NDCG@10 by cluster size at the smallest batch size, for models that start from MiniLM. Marks are means over n "
