@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import unicodedata
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import Stemmer
@@ -53,16 +53,18 @@ def split_terms(text: str) -> list[str]:
 
 
 def import_bm25s() -> Any:
-    """Return the module bm25s.
+    """Return the module bm25s, imported as if JAX was not installed.
 
-    It uses JAX if that is installed, already on import, and JAX would then reserve three quarters of a GPU. So JAX is
-    limited to the CPU, unless this process has imported it before or JAX_PLATFORMS is set.
+    On import it computes a top-k with JAX, which reserves three quarters of the memory of a GPU. We rank ourselves.
     """
-    if "jax" not in sys.modules:
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    import bm25s
-
-    return bm25s
+    if "jax" in sys.modules:
+        return import_module("bm25s")
+    # None makes `import jax` fail
+    sys.modules["jax"] = None  # type: ignore[assignment]
+    try:
+        return import_module("bm25s")
+    finally:
+        del sys.modules["jax"]
 
 
 def tokenize_terms(texts: Sequence[str]) -> Any:
