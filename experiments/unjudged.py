@@ -202,11 +202,6 @@ NOT_JUDGED = tuple(
             "a larger first stage does not change the time of search",
             f"{BY_CONSTRUCTION}: its depth changes neither number nor size of the vectors that the second stage reads",
         ),
-        (
-            "§9.10",
-            "the size of the second stage matters much more than that of the first",
-            "the paper and F17 vary only the first stage",
-        ),
         ("GTE Figure 1", "the pipeline of two stages", "a diagram; `gte_table9` trains its two phases"),
         ("GTE Table 4", "accuracy on SST-2, after fine-tuning", NO_SST),
         ("GTE Tables 5, 6", "scores on BEIR and MTEB, compared with other models", OTHER_MODELS),
