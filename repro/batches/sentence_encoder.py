@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from repro.data.tokens import iter_token_batches
+from repro.spec.start import FROM_WHEELS
 from repro.storage.paths import check_model_name
 
-FROM_WHEELS = ("minilm", "minilm-words")
-"""Surrogates that are not sentence-transformers models."""
 GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_TOKENS = 4
 """Upper bound of the special tokens per text."""

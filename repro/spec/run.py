@@ -11,7 +11,7 @@ from typing import Any
 
 from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.scales import get_scale, values_at
-from repro.spec.start import resolve_start
+from repro.spec.start import resolve_encoders
 from repro.spec.validation import validate_value, widths_in
 from repro.text import format_suggestion, shorten
 
@@ -67,7 +67,7 @@ class Run:
     batch_size: int  # pairs per batch
     cluster_size: int | None  # mean number of pairs per cluster; only for sampler "cluster"
     packing: str  # order of the clusters before they are cut into batches
-    surrogate: str  # the fixed encoder for clusters, filter and difficulty
+    surrogate: str  # the fixed encoder for clusters, filter and difficulty: a name, a hub id or a folder
     filter: str  # false-negative filter, eq. 4
     filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
@@ -332,14 +332,14 @@ def check_fields(names: Iterable[str], caller: str) -> None:
 def base(scale: str, /, **changes: Any) -> Run:
     """Return the default run of a scale, with `changes`.
 
-    `start` may be the folder of an encoder. For a folder and for "minilm", the model sizes are set unless they are
-    given.
+    `start`, `surrogate` and `filter_model` may be the folder of an encoder. If `start` is a folder or "minilm", the model
+    sizes are set unless they are given.
 
     Raises:
         ValueError: for an unknown scale or field, or if the folder is not a valid encoder.
     """
     check_fields(changes, "base()")
-    changes = resolve_start(changes, is_stored=len(changes) >= len(FIELDS))
+    changes = resolve_encoders(changes, is_stored=len(changes) >= len(FIELDS))
     return Run(**{"scale": scale, **values_at(scale, FIELDS), **changes})
 
 

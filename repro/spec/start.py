@@ -1,8 +1,9 @@
-"""Pretrained encoders as the start of a run: validate their folders and derive fields of the run from their sizes.
+"""Local encoders of a run: the start of its weights, its surrogate and its filter model.
 
 A run names a local encoder as NAME@DIGEST: the folder's name, and the first twelve hex digits of the sha256 of its
-weights. The path is stored outside the run, in `encoders/NAME@DIGEST.json`, with the sha256 of every file that can
-change a result. An encoder whose files have changed is refused.
+weights. For a surrogate or filter model, the digest covers all files. The path is stored outside the run, in
+`encoders/NAME@DIGEST.json`, with the sha256 of every file that can change a result. An encoder whose files have changed
+is refused. The folder of a start is validated, and its sizes become fields of the run.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from repro.text import shorten
 KINDS: Mapping[str, str] = {"nomic_bert": "nomic", "bert": "bert", "modernbert": "modernbert"}
 """Our name of a backbone, by the `model_type` of transformers."""
 FROM_WORDS = ("random", "words")
+FROM_WHEELS = ("minilm", "minilm-words")
+"""Surrogates that are not sentence-transformers models."""
 WORD_VECTOR_WIDTH = 384
 LOCAL_NAME = re.compile(r"[A-Za-z0-9._-]+@[0-9a-f]{12}")
 CONFIG, INDEX, WEIGHTS, TOKENIZER = "config.json", "model.safetensors.index.json", "model.safetensors", "tokenizer.json"
@@ -33,6 +36,8 @@ TOKENIZER_FILES = (
 )
 VOCABULARY_FILES = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
+IGNORED_SUFFIXES = (".md", ".lock", ".log")
+"""Suffixes of files that cannot change a result."""
 MAX_UNUSED_IDS = 1024
 """The largest number of unused word vectors. Configurations round the vocabulary up, but never by more than this."""
 CONFIG_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -45,13 +50,16 @@ CONFIG_NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """The sizes of a pretrained encoder, named as in `Run`, and the folder and files of a local one."""
+    """The sizes of a pretrained encoder, named as in `Run`, and the folder and files of a local one.
+
+    A surrogate or filter model has no sizes, because sentence-transformers loads it.
+    """
 
     name: str
-    backbone: str
-    num_layers: int
-    hidden_size: int
-    vocab_size: int
+    backbone: str = ""
+    num_layers: int = 0
+    hidden_size: int = 0
+    vocab_size: int = 0
     max_position_embeddings: int | None = None
     path: str = ""
     files: Mapping[str, str] | None = None  # the sha256 of each file, by its name in the folder
@@ -68,10 +76,10 @@ MINILM = Encoder(
 )
 
 
-def resolve_start(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict[str, Any]:
-    """Return the fields of a run with the name of its start, and with the sizes of the encoder as defaults.
+def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict[str, Any]:
+    """Return the fields of a run with the names of its encoders, and with the sizes of its start as defaults.
 
-    A folder becomes the NAME@DIGEST of its encoder. Hub ids, "random" and "words" stay as they are.
+    A folder becomes the NAME@DIGEST of its encoder. Hub ids and names such as "words" stay as they are.
 
     Args:
         fields: the fields that were typed, or those of a row of a runs file.
@@ -81,21 +89,36 @@ def resolve_start(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict
     Raises:
         ValueError: if the folder is not an encoder that a run can start from. The message names file and field.
     """
+    fields = dict(fields)
+    for name in ("surrogate", "filter_model"):
+        model = fields.get(name)
+        if not isinstance(model, str) or model in FROM_WHEELS:
+            continue
+        # ORGANISATION/NAME may be a hub id: `check_model_name` asks for ./ORGANISATION/NAME if it is a folder too
+        is_plain_folder = not is_stored and "/" not in model and _is_folder(model)
+        if _looks_like_path(model) or is_plain_folder:
+            fields[name] = register_fixed_encoder(Path(model)).name
     start = fields.get("start")
     if not isinstance(start, str) or start in FROM_WORDS:
-        return dict(fields)
-    looks_like_path = start.startswith(("/", "./", "../", "~")) or start in (".", "..")
+        return fields
     if start == MINILM.name:
         encoder: Encoder | None = MINILM
     elif LOCAL_NAME.fullmatch(start):
         encoder = find_encoder(start)
-    elif looks_like_path or (not is_stored and Path(start).is_dir()):
+    elif _looks_like_path(start) or (not is_stored and _is_folder(start)):
         encoder = register_encoder(Path(start))
     else:
         encoder = None
     if encoder is None:
-        return dict(fields)
+        return fields
+    if not encoder.backbone:
+        raise ValueError(f"start={start!r} was named as a surrogate or filter model: name its folder, start=FOLDER")
     return {**encoder.fields, **fields, "start": encoder.name}
+
+
+def _looks_like_path(name: str) -> bool:
+    """Return whether a name can only be a path, because no hub id looks like it."""
+    return name.startswith(("/", "./", "../", "~")) or name in (".", "..")
 
 
 def check_start(run: Any) -> None:
@@ -141,6 +164,14 @@ def check_start(run: Any) -> None:
             )
 
 
+def _is_folder(name: str) -> bool:
+    """Return whether a name is a folder. A name that no file system accepts is none."""
+    try:
+        return Path(name).is_dir()
+    except OSError:
+        return False
+
+
 def register_encoder(folder: Path) -> Encoder:
     """Check the encoder in a folder, and store its path under the name that runs use.
 
@@ -157,8 +188,7 @@ def register_encoder(folder: Path) -> Encoder:
         # with several weight files, the name contains a digest of their digests
         listing = "".join(f"{digests[name]}  {name}\n" for name in weights)
         digest = hashlib.sha256(listing.encode()).hexdigest()
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-") or "encoder"
-    encoder = Encoder(name=f"{slug[:60]}@{digest[:12]}", path=str(folder), files=digests, **sizes)
+    encoder = Encoder(name=_make_name(folder, digest), path=str(folder), files=digests, **sizes)
     registered = find_encoder(encoder.name)
     if registered is not None and registered.files != digests:
         changed = _list_changed_files(registered, digests)[0]
@@ -167,9 +197,35 @@ def register_encoder(folder: Path) -> Encoder:
             "that one back, or rename the folder, which makes it another encoder"
         )
     if registered != encoder:
-        with atomic_file(_get_entry_path(encoder.name)) as part:
-            part.write_text(json.dumps(asdict(encoder), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        _write_entry(encoder)
     return encoder
+
+
+def register_fixed_encoder(folder: Path) -> Encoder:
+    """Store the path of a surrogate or filter model, in the format of sentence-transformers, under its name.
+
+    Raises ValueError if there is no such folder, or no file in it.
+    """
+    folder = folder.expanduser().resolve()
+    digests = _hash_all_files(folder) if folder.is_dir() else {}
+    if not digests:
+        raise ValueError(f"{shorten(folder)}: there is no model in this folder")
+    listing = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    digest = hashlib.sha256(listing.encode()).hexdigest()
+    encoder = Encoder(name=_make_name(folder, digest), path=str(folder), files=digests)
+    if find_encoder(encoder.name) != encoder:
+        _write_entry(encoder)
+    return encoder
+
+
+def _make_name(folder: Path, digest: str) -> str:
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-") or "encoder"
+    return f"{slug[:60]}@{digest[:12]}"
+
+
+def _write_entry(encoder: Encoder) -> None:
+    with atomic_file(_get_entry_path(encoder.name)) as part:
+        part.write_text(json.dumps(asdict(encoder), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def find_encoder(name: str) -> Encoder | None:
@@ -185,22 +241,31 @@ def find_encoder(name: str) -> Encoder | None:
         ) from error
 
 
-def get_encoder_folder(start: str) -> Path | None:
-    """Return the folder of a local encoder, or None for any other start.
+def is_fixed_encoder(name: str) -> bool:
+    """Return whether a NAME@DIGEST was named as a surrogate or filter model, which sentence-transformers loads."""
+    encoder = find_encoder(name)
+    return encoder is not None and not encoder.backbone
+
+
+def get_encoder_folder(name: str) -> Path | None:
+    """Return the folder of a local encoder by its NAME@DIGEST, or None for any other name.
 
     Raises:
         ValueError: if the encoder was never used on this machine, or if its folder is missing or has changed.
     """
-    if not LOCAL_NAME.fullmatch(start):
+    if not LOCAL_NAME.fullmatch(name):
         return None
-    encoder = find_encoder(start)
+    encoder = find_encoder(name)
     if encoder is None:
-        raise ValueError(f"start={start!r} was never used on this machine: name its folder once, start=FOLDER")
+        raise ValueError(f"the encoder {name} was never used on this machine: name its folder once")
     folder = Path(encoder.path)
     if not folder.is_dir():
-        raise ValueError(f"start={start!r}: its folder {folder} is gone: put it back, or name it where it is now")
-    if changed := _list_changed_files(encoder, _hash_files(folder)):
-        raise ValueError(f"start={start!r}: {folder / changed[0]} has changed since: put it back, or name the new one")
+        raise ValueError(f"the folder {folder} of the encoder {name} is gone: put it back, or name it where it is now")
+    digests = _hash_files(folder) if encoder.backbone else _hash_all_files(folder)
+    if changed := _list_changed_files(encoder, digests):
+        raise ValueError(
+            f"{folder / changed[0]} has changed since the encoder was named {name}: put it back, or name the new one"
+        )
     return folder
 
 
@@ -242,6 +307,18 @@ def _hash_files(folder: Path) -> dict[str, str]:
     paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
     note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
     return get_cached_digests(folder, paths, note)
+
+
+def _hash_all_files(folder: Path) -> dict[str, str]:
+    """Return the sha256 of every file of a model by its relative path, except hidden files and notes."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_model_file(path.relative_to(folder))]
+    note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}-all.json"
+    return get_cached_digests(folder, paths, note)
+
+
+def is_model_file(name: Path) -> bool:
+    """Return whether a file, by its path in the folder of a model, can change a result."""
+    return not any(part.startswith(".") for part in name.parts) and name.suffix not in IGNORED_SUFFIXES
 
 
 def _list_weight_files(folder: Path) -> list[Path]:

@@ -23,6 +23,7 @@ from repro.pipeline.inputs import Inputs
 from repro.planning.requirements import check_encoders, find_misfits, list_missing_requirements
 from repro.records.lookup import read_runs
 from repro.spec import base, grid
+from repro.spec.axes import expand
 from repro.spec.identity import run_id
 from repro.train.trainer import trained_model
 from tests.commands import get_exit_code, ignore
@@ -187,6 +188,33 @@ def test_changed_encoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"config\.json"):
         execute(run, progress=ignore)
     assert any("config.json" in line for line in list_missing_requirements([run]))
+
+
+def test_fixed_encoders_are_named_by_content(tmp_path: Path) -> None:
+    """Another surrogate or filter model in the same folder is another run. The old run refuses the new files."""
+    folder = write_encoder(tmp_path / "letters", "bert")
+    fields: dict[str, Any] = {"filter": "surrogate", "surrogate": "minilm-words", "filter_model": str(folder)}
+    run = base("smoke", **fields)
+    assert re.fullmatch(r"letters@[0-9a-f]{12}", run.filter_model or "") and str(tmp_path) not in str(vars(run))
+    assert run == base("smoke", **vars(run)) == base("smoke", **{**vars(run), "filter_model": str(folder)})
+    assert base("smoke", surrogate=str(folder)).surrogate == run.filter_model
+    assert not list_missing_requirements([run])
+    change_fields("config.json", layer_norm_eps=0.5)(folder)
+    changed = base("smoke", **fields)
+    assert run_id(changed) != run_id(run) and changed.filter_model != run.filter_model
+    assert any("config.json" in line for line in list_missing_requirements([run]))
+    with pytest.raises(ValueError, match=r"config\.json has changed"):
+        execute(run, progress=ignore)
+
+
+def test_axis_takes_a_folder(tmp_path: Path) -> None:
+    """A typed axis names the encoder, and sets the sizes of the start."""
+    folder = write_encoder(tmp_path / "letters", "bert")
+    (run,) = expand(
+        [base("smoke")], {"start": (str(folder),), "filter": ("surrogate",), "filter_model": (str(folder),)}
+    )
+    assert (run.backbone, run.hidden_size) == ("bert", 24) and run.start.startswith("letters@")
+    assert (run.filter_model or "").startswith("letters@")
 
 
 @pytest.mark.parametrize(
