@@ -194,9 +194,12 @@ def append_map(model: SentenceTransformer, affine: AffineMap) -> SentenceTransfo
     if model.similarity_fn_name != DOT and not isinstance(modules[-1], Normalize):
         # the map was fitted to unit vectors
         modules.append(Normalize())
+    # The map was fitted under the prompts of the roles. If a model names its prompt "passage", the library adds an empty
+    # one named "document", which `encode_document` would use.
+    prompts = {**model.prompts, **StockEncoder(model).role_prompts}
     return SentenceTransformer(
         modules=[*modules, layer, Normalize()],
-        prompts={name: text for name, text in model.prompts.items() if text is not None},
+        prompts={name: text for name, text in prompts.items() if text is not None},
         default_prompt_name=model.default_prompt_name,
         similarity_fn_name=model.similarity_fn_name,
         device=str(model.device),

@@ -66,6 +66,18 @@ def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
         assert adapted.similarity_fn_name == similarity
 
 
+def test_passage_prompts_become_document_prompts() -> None:
+    """`encode_document` of the library reads documents as the map was fitted, also if their prompt is named "passage"."""
+    stock = as_sentence_transformer(make_model("biencoder"))
+    prompts = {"query": "rain ", "passage": "cloud "}
+    named = SentenceTransformer(modules=list(stock), prompts=prompts, device="cpu")
+    fitted, _ = fit_whitening_map(named, DOCUMENTS)
+    adapted = append_map(named, fitted)
+    for text, encode in (("rain ", adapted.encode_query), ("cloud ", adapted.encode_document)):
+        raw = stock.encode([text + other for other in TEXTS], prompt="", show_progress_bar=False)
+        np.testing.assert_allclose(encode(TEXTS, show_progress_bar=False), fitted(raw), atol=1e-5, rtol=0)
+
+
 def test_weights_are_averaged() -> None:
     """Each weight is (1 − share) of the model plus share of its base. Other shapes are refused."""
     model, start = (as_sentence_transformer(make_model("biencoder")) for _ in range(2))
