@@ -256,6 +256,34 @@ class _Semicolons(csv.excel):
     delimiter = ";"
 
 
+@dataclass
+class _Quotes:
+    """Detects a .tsv whose cells are quoted although its header is not. pandas and csv.writer write such files."""
+
+    path: Path
+    first_line: int = 0
+    are_letters: bool = False
+
+    def note(self, cells: Sequence[str], line: int) -> None:
+        """Look at the quotes of a row."""
+        for cell in cells:
+            if '"' not in cell:
+                continue
+            inner = cell[1:-1].replace('""', "")
+            if not (len(cell) > 2 and cell[0] == cell[-1] == '"') or '"' in inner:
+                self.are_letters = True
+            elif not self.first_line and '""' in cell[1:-1]:
+                self.first_line = line
+
+    def check(self) -> None:
+        """Raise ValueError if quotes within cells are doubled, and if no quote is a letter."""
+        if self.first_line and not self.are_letters:
+            raise ValueError(
+                f"{self.path}, line {self.first_line}: cells are quoted as in a csv, but in a .tsv whose header is not "
+                "quoted, quotes are letters: quote all (`csv.QUOTE_ALL`), or save as .csv"
+            )
+
+
 def _detect_dialect(path: Path, header: str) -> type[csv.Dialect]:
     """Detect the dialect of a table by its header. A .csv without a comma in it may be separated by semicolons."""
     if match_ending(path) == ".csv":
@@ -301,6 +329,7 @@ def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, li
     csv.field_size_limit(MAX_LINE_BYTES)
     # bytes that are not UTF-8 become surrogates, which identify the malformed row
     errors = "surrogateescape" if skip_bad else "strict"
+    quotes = _Quotes(path)
     try:
         with path.open(encoding="utf-8-sig", newline="", errors=errors) as file:
             dialect = _detect_dialect(path, file.readline(MAX_LINE_BYTES))
@@ -314,7 +343,7 @@ def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, li
                 try:
                     cells = next(reader, None)
                     if cells is None:
-                        return
+                        break
                     _check_cells(cells, header, is_unquoted=dialect is _Unquoted)
                 except (csv.Error, ValueError) as error:
                     if not skip_bad:
@@ -323,6 +352,8 @@ def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, li
                     yield reader.line_num, [], flaw
                     continue
                 if cells:
+                    if dialect is _Unquoted:
+                        quotes.note(cells, reader.line_num)
                     yield reader.line_num, cells, ""
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {_explain_csv_error(path, error)}") from error
@@ -330,6 +361,7 @@ def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, li
         raise ValueError(f"{path}, line {_find_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
     except ValueError as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
+    quotes.check()
 
 
 def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_unquoted: bool) -> None:

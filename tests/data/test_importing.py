@@ -66,6 +66,18 @@ def test_formats_give_same_pairs(tmp_path: Path, ending: str) -> None:
         import_file(tmp_path, tmp_path / f"pairs{ending}")
 
 
+def test_tsv_with_quoted_cells_is_refused(tmp_path: Path) -> None:
+    """The quotes that a csv writer adds would be part of the texts. If one quote is a letter, all are."""
+    rows = [{"query": "one", "document": "plain"}, {"query": "two", "document": 'a "quoted" word'}]
+    path = write_rows(tmp_path / "pairs.tsv", rows)
+    with pytest.raises(ValueError, match=r"pairs\.tsv, line 3: cells are quoted as in a csv.*QUOTE_ALL"):
+        import_file(tmp_path, path)
+    with path.open("a") as file:
+        file.write('three\ta 5" screen\n')
+    pairs = read_imported(import_file(tmp_path, path))
+    assert pairs.texts("document", range(3))[1:] == ['"a ""quoted"" word"', 'a 5" screen']
+
+
 @pytest.mark.parametrize("content", ['{"name": "mi', "[1]", '{"unknown": 1}'])
 def test_damaged_audit_is_named(tmp_path: Path, content: str) -> None:
     imported = import_file(tmp_path, write_rows(tmp_path / "pairs.jsonl", ROWS))
