@@ -35,6 +35,7 @@ from repro.text import shorten
 ROWS_PER_READ = 8_192
 MAX_LAYOUTS = 256
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
+WRITTEN_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
 LOW_LABEL = "low_label"
 """Key of the count of rows whose label is below the threshold. They are not pairs."""
 MAX_UNPACKED_BYTES = 64 * 2**30
@@ -315,9 +316,24 @@ def _read_table(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
     _note_used_columns(used_columns, columns, header, layout, f"{path}, line 1")
     # By index from here on, because a dictionary per row would take most of the time.
     layout = layout.by_index(header)
+    num_rows, num_lists, first_list = 0, 0, ""
     for line, cells, flaw in rows:
         location = f"{path}, line {line}"
+        num_rows += 1
+        if not flaw and any(_is_written_list(cells[layout.chosen[side]]) for side in SIDES):
+            num_lists += 1
+            first_list = first_list or location
         yield _make_flawed_row(location, flaw) if flaw else _parse_row(cells, layout, location)
+    if 2 * num_lists > num_rows:
+        raise ValueError(
+            f"{first_list}: {num_lists} of {num_rows} rows have a list that was written as a text, such as ['a', 'b']: "
+            "save as .jsonl or .parquet, which store lists"
+        )
+
+
+def _is_written_list(cell: str) -> bool:
+    """Return whether a cell is a list of texts as Python or JSON writes it. pandas writes such cells."""
+    return WRITTEN_LIST.fullmatch(cell) is not None
 
 
 def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, list[str], str]]:

@@ -66,6 +66,16 @@ def test_formats_give_same_pairs(tmp_path: Path, ending: str) -> None:
         import_file(tmp_path, tmp_path / f"pairs{ending}")
 
 
+def test_lists_in_a_table_are_refused(tmp_path: Path) -> None:
+    """pandas writes a list into a csv as one text with brackets. A single such text may be meant."""
+    rows: list[dict[str, Any]] = [{"query": f"query {n}", "document": [f"one {n}", "it's two"]} for n in range(3)]
+    with pytest.raises(ValueError, match=r"pairs\.csv, line 2: 3 of 3 rows have a list.*\.jsonl"):
+        import_file(tmp_path, write_rows(tmp_path / "pairs.csv", rows))
+    rows[1:] = [{"query": "[1]", "document": "[sic] a text"}, {"query": "three", "document": "four"}]
+    imported = import_file(tmp_path, write_rows(tmp_path / "few.csv", rows))
+    assert read_imported(imported).texts("document", [0]) == ["['one 0', \"it's two\"]"]
+
+
 def test_tsv_with_quoted_cells_is_refused(tmp_path: Path) -> None:
     """The quotes that a csv writer adds would be part of the texts. If one quote is a letter, all are."""
     rows = [{"query": "one", "document": "plain"}, {"query": "two", "document": 'a "quoted" word'}]
