@@ -23,6 +23,8 @@ from repro.statistics.units import stratified_mean
 from repro.text import count_noun, format_number
 
 MIN_QUERIES = 50
+MINILM_TOKENS = 256
+"""Number of tokens that MiniLM reads of a text outside a run."""
 MEMORIZED_LOSS = 0.05
 """Training loss in nats below which more steps on the same pairs hardly help."""
 
@@ -85,7 +87,7 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
         low, high = system.interval()
         interval = f"{format_number(low)} to {format_number(high)}"
         lines.append(f"  {system.name:<{width}}  {format_number(system.mean):>5}  {interval}")
-    return [*lines, *_list_hints(best, better)]
+    return [*lines, *_list_length_notes(references), *_list_hints(best, better)]
 
 
 def _load_systems(records: Sequence[Record]) -> list[System]:
@@ -121,6 +123,17 @@ def _format_verdict(best: System, other: System) -> str:
     unclear = ". The difference is not clear: other queries could reverse it" if low <= 0 else ""
     lead, low_end, high_end = (f"{value:+.1f}" for value in (first.mean - second.mean, low, high))
     return f"{first.name} wins over {second.name}: {lead} points ({low_end} to {high_end}){unclear}."
+
+
+def _list_length_notes(references: Sequence[System]) -> list[str]:
+    """Return a note if MiniLM read less of each text than it can, since `evaluate` and `search` give it all."""
+    runs = [system.record.run for system in references if system.record.run.surrogate == "minilm"]
+    return [
+        f"  {_get_system_name(run)} read the first {run.max_tokens} tokens of each text, as in your runs. With up to "
+        f"{MINILM_TOKENS} its score may be higher: repro evaluate --model minilm --suite {run.suite}"
+        for run in runs
+        if run.architecture == "surrogate" and run.max_tokens < MINILM_TOKENS
+    ]
 
 
 def _list_hints(best: System, better: Sequence[System]) -> list[str]:
