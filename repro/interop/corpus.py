@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -111,7 +111,8 @@ def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
     ids: set[str] = set()
     for line_number, row in _iter_rows(path):
         location = f"{path}, line {line_number}"
-        row_id = str(next((row[name] for name in ID_COLUMNS if row.get(name) not in (None, "")), line_number))
+        id_columns = _find_columns(row, ID_COLUMNS)
+        row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), line_number))
         if row_id in ids:
             raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice")
         ids.add(row_id)
@@ -129,14 +130,24 @@ def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     yield from iter_table_rows(path)
 
 
+def _find_columns(row: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
+    """Return the columns of a row with accepted names. As in an import, exact names precede other case or spaces."""
+    exact = [name for name in accepted if name in row]
+    # of several similar names, the first one
+    forms = {name.strip().casefold(): name for name in reversed(list(row))}
+    return exact + [forms[name] for name in accepted if name in forms and name not in row]
+
+
 def _join_title(row: Mapping[str, Any], location: str) -> str:
     """Return the document of a row, after its title if it has one, as in a BEIR folder."""
-    column = next((name for name in TEXT_COLUMNS if name in row), None)
-    if column is None:
+    columns = _find_columns(row, TEXT_COLUMNS)
+    if not columns:
         raise ValueError(
             f"{location}: no column for the document: found {shorten(sorted(row))}, accepted {list(TEXT_COLUMNS)}"
         )
-    parts = [row[name] for name in ("title", column) if row.get(name) is not None]
+    column = columns[0]
+    titles = _find_columns(row, ("title",))
+    parts = [row[name] for name in (*titles, column) if row[name] is not None]
     if not all(isinstance(part, str) for part in parts):
         raise ValueError(f"{location}: {column!r} holds {shorten(repr(row[column]))}, expected a text")
     return " ".join(filter(None, parts)).strip()

@@ -19,6 +19,7 @@ from repro.interop.adapting import (
     fit_whitening_map,
     read_distinct_documents,
 )
+from repro.interop.corpus import find_corpus
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
@@ -116,6 +117,8 @@ def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
         ("quotes.tsv", 'id\tpassage\n1\t"start\n2\tmiddle\n3\tend"\n', ['"start', "middle", 'end"']),
         ("quotes.csv", 'id,passage\n1,"a, b"\n2,c\n', ["a, b", "c"]),
         ("semicolons.csv", "passage;n\nbread, salt;1\n", ["bread, salt"]),
+        ("case.csv", "ID,Title,Text,text \n1,Rain,falls,no\n", ["Rain falls"]),
+        ("title.csv", "Id,Title,text,Passage\n1,Rain,falls,no\n", ["Rain falls"]),
         ("more_cells.csv", "id,passage\n1,hello, world\n", None),
         ("fewer_cells.csv", "passage,id\nhello,1\nworld\n", None),
         ("twice.csv", "passage,passage\na,b\n", None),
@@ -131,6 +134,12 @@ def test_tables_are_read_like_imports(tmp_path: Path, name: str, content: str | 
             read_distinct_documents(str(tmp_path / name), ignore)
     else:
         assert read_distinct_documents(str(tmp_path / name), ignore)[0] == texts
+
+
+def test_ids_are_found_in_any_case(tmp_path: Path) -> None:
+    """A search returns the ids of the file, not the numbers of its lines."""
+    corpus = write_lines(tmp_path / "corpus.csv", ["ID,Title,text", "x7,Rain,falls"])
+    assert find_corpus(str(corpus)).read()[0] == {"x7": "Rain falls"}
 
 
 def test_empty_documents_are_no_corpus(tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ import numpy as np
 from repro.interop.search.encoder import QueryEncoder
 from repro.storage.files import json_object
 
-VERSION = 1
+VERSION = 2
+"""Version of an index. Raise it if the same files would be read as other documents.
+
+2: columns of a file are found in any case.
+"""
 SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE = "index.json", "vectors.npy", "documents.jsonl"
 # byte offsets of the documents in the file of texts
 OFFSETS_FILE = "places.npy"
