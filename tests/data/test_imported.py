@@ -310,6 +310,15 @@ def test_near_duplicates_stay_evaluated(tmp_path: Path) -> None:
     assert any(f"{num_queries} queries have a near-duplicate" in line for line in planned.lines())
 
 
+def test_unused_positives_are_a_warning(tmp_path: Path) -> None:
+    """A further positive is searched if another row has it, but it is not judged."""
+    texts = [f"answer number {n} in the list of all answers" for n in range(300)]
+    rows = [{"query": f"what is {n}?", "document": [text, texts[n - 1]]} for n, text in enumerate(texts)]
+    import_rows(tmp_path, rows)
+    warnings = [line for line in plan().lines() if "scored as wrong" in line and "positive" in line]
+    assert len(warnings) == 1 and "300 further positives" in warnings[0]
+
+
 @pytest.mark.parametrize("hold_out", [[], ["b"]], ids=["a tenth", "a domain"])
 def test_held_out_queries_search_everything(tmp_path: Path, hold_out: list[str]) -> None:
     """All documents are searched, all relevant ones are judged, and no held-out text is trained on."""
