@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from repro.spec.identity import run_id
-from repro.spec.measures import TRAINED
+from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.run import CHOICES, CONTEXT_FIELDS, EVALUATION_FIELDS, FIELDS, Run, depends_on_seed
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
@@ -22,6 +22,8 @@ BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
 MAX_VALUES = 10_000
 SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
 """Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
+PAIR_FIELDS = ("corpus", "sources", "num_pairs", "domain_column")
+"""Fields that select the training pairs, which some analyses read even if nothing is trained."""
 FILTER_FIELDS = ("filter_model", "filter_margin")
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
@@ -121,19 +123,26 @@ def describe_type(name: str) -> str:
 
 
 def _applies(name: str, run: Run, axes: Axes) -> bool:
-    """Return whether a field can change the result of this run."""
+    """Return whether a field can change the result of this run, or of a run that the other axes make of it."""
+    measures = [MEASURES[measure] for measure in axes.get("measure", (run.measure,)) if measure in MEASURES]
+    samples_pairs = any(measure.samples_pairs for measure in measures)
     if name == "seed":
-        return depends_on_seed(run)
+        return depends_on_seed(run) or samples_pairs or any(kind in TRAINED for kind in axes.get("architecture", ()))
     if run.architecture in TRAINED:
         if name in CONTEXT_FIELDS and "architecture" not in axes:
             return run.architecture == "contextual"
         if name in FILTER_FIELDS and "filter" not in axes:
             return run.filter != "none"
-        if name == "packing" and "sampler" not in axes:
-            return run.sampler == "cluster"
+        if name == "packing" and not {"sampler", "pretraining_cluster_size"} & {*axes}:
+            # the first phase may have clusters of its own
+            return run.sampler == "cluster" or run.pretraining_cluster_size is not None
     if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or "architecture" in axes:
         return True
-    return run.architecture == "surrogate" and name in SURROGATE_FIELDS
+    if samples_pairs or (name in PAIR_FIELDS and any(measure.reads_pairs for measure in measures)):
+        return True
+    # A system that reranks depends on the candidates of the surrogate.
+    reranks = "rerank" in axes.get("protocol", (run.protocol,)) and any(measure.reranks for measure in measures)
+    return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or reranks)
 
 
 def _change(run: Run, values: dict[str, Any]) -> Run:

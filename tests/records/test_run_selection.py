@@ -241,6 +241,25 @@ def test_grid_is_product_over_rows() -> None:
     assert (epochs.num_epochs, epochs.num_steps) == (2, None)
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"architecture": "surrogate", "measure": "whitening"}, ["num_pairs=40,200"]),  # moments of training text
+        ({"architecture": "bm25", "measure": "headroom"}, ["num_pairs=40,200"]),  # IDF of the training text
+        ({"architecture": "bm25", "measure": "batches"}, ["batch_size=8,16"]),
+        ({"architecture": "bm25", "protocol": "rerank", "rerank_depth": 5}, ["surrogate=minilm-words,minilm"]),
+        ({"architecture": "bm25"}, ["architecture=biencoder", "seed=1,2"]),
+        (
+            {"pretraining_corpus": "planted-tiny", "num_pretraining_steps": 6, "pretraining_cluster_size": 10},
+            ["packing=random,greedy"],
+        ),
+    ],
+)
+def test_grid_has_all_effective_fields(fields: dict[str, Any], words: list[str]) -> None:
+    """A field multiplies an untrained run whose analysis reads it, and a run whose first phase does."""
+    assert len(expand([base("smoke", **fields)], parse_axes(words))) == 2
+
+
 def test_words_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
     """Axes multiply the rows of an artefact. Each run is listed once, and the number is printed."""
     rows = resolve_runs(["table1"], "smoke")
