@@ -364,7 +364,8 @@ def _correct_headlines(judgements: list[Judgement], scale: str) -> list[Judgemen
         return judgements
     from statsmodels.stats.multitest import multipletests
 
-    p_values = [judgements[index].max_p for index in family]
+    # A tentative claim has a p too, but its missing or early records must not decide about the others.
+    p_values = [judgements[index].max_p if judgements[index].word in WORDS else 1.0 for index in family]
     for index, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
         judged = replace(judgements[index], p=float(p))
         if judged.word in (HOLDS, DIFFERS) and p >= ALPHA:

@@ -250,6 +250,18 @@ def test_headline_words_need_p_after_holm(tmp_path: Path) -> None:
     assert (headline.word, other.word, other.p) == ("OPEN", "HOLDS", None)
 
 
+def test_tentative_headlines_have_p_of_one(tmp_path: Path) -> None:
+    """A headline claim that lacks seeds does not relax the correction of the others, however clear its effect."""
+    gains = [0.02, 0.021, 0.006, 0.03, 0.003]
+    records = write_pairs(tmp_path, gains)
+    tentative = make_order("X.w", headlines=("desk",), seeds=(*SEEDS, 6), sign=-1, margin=0.5)
+    judged, other = judge_claims([make_order(headlines=("desk",)), tentative], records)
+    assert other.word == "tentative" and other.max_p < 0.001
+    p = stats.ttest_1samp(gains, 0).pvalue
+    assert (judged.p, other.p) == pytest.approx(tuple(multipletests([p, 1], method="holm")[1]))
+    assert judged.word == "OPEN" and p < 0.05 < 2 * p
+
+
 def test_headlines_print_interval_over_collections(tmp_path: Path) -> None:
     """The interval is over collections, each with its mean over seeds."""
     records = []
