@@ -364,14 +364,30 @@ def _correct_headlines(judgements: list[Judgement], scale: str) -> list[Judgemen
         return judgements
     from statsmodels.stats.multitest import multipletests
 
-    # A tentative claim has a p too, but its missing or early records must not decide about the others.
-    p_values = [judgements[index].max_p if judgements[index].word in WORDS else 1.0 for index in family]
+    p_values = [_get_p_of_word(judgements[index]) for index in family]
     for index, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
         judged = replace(judgements[index], p=float(p))
         if judged.word in (HOLDS, DIFFERS) and p >= ALPHA:
             judged = replace(judged, word=OPEN, is_small=False)
         judgements[index] = judged
     return judgements
+
+
+def _get_p_of_word(judged: Judgement) -> float:
+    """Return the p of a claim's word: that of the weakest comparison, unless one comparison is enough.
+
+    A claim DIFFERS if one of its n comparisons does. Its p is that of the clearest such comparison, times n.
+    """
+    claim = judged.claim
+    # A tentative claim has a p too, but its missing or early records must not decide about the others.
+    if judged.word not in WORDS:
+        return 1.0
+    if judged.word != DIFFERS or not isinstance(claim, Directed):
+        return judged.max_p
+    (threshold,) = _get_thresholds(claim)
+    opposite = [comparison for comparison in judged.comparisons if comparison.is_beyond(threshold, -claim.sign)]
+    smallest = min((comparison.p for comparison in opposite if comparison.p is not None), default=1.0)
+    return min(1.0, smallest * len(judged.comparisons))
 
 
 def _correlate(claim: Correlation, evidence: Evidence) -> tuple[tuple[Comparison, ...], str]:

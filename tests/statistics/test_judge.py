@@ -262,6 +262,18 @@ def test_tentative_headlines_have_p_of_one(tmp_path: Path) -> None:
     assert judged.word == "OPEN" and p < 0.05 < 2 * p
 
 
+def test_headline_differs_by_one_comparison(tmp_path: Path, records: list[Record]) -> None:
+    """The other comparison may be unclear. The p of the clear one counts twice, because either could have differed."""
+    for seed, noise in zip(SEEDS, NOISE, strict=True):
+        run = base("desk", sampler="cluster", cluster_size=64, seed=seed)
+        records.append(write_scored(tmp_path, run, 0.5 + 0.03 * seed + noise - 0.003))
+    pairs = [(term(NDCG, sampler="random"), term(NDCG, sampler=name)) for name in ("cluster", "domain")]
+    claim = Claim.order("X.a", "one beats two", pairs=pairs, headlines=("desk",), **ORIGIN)  # type: ignore[arg-type]
+    judged = judge(claim, records)
+    assert judged.word == "DIFFERS" and judged.max_p > 0.9
+    assert judged.p == pytest.approx(2 * stats.ttest_1samp(CLEAR_GAINS, 0).pvalue)
+
+
 def test_headlines_print_interval_over_collections(tmp_path: Path) -> None:
     """The interval is over collections, each with its mean over seeds."""
     records = []
