@@ -54,7 +54,7 @@ FIGURE = Figure(
 )
 
 HIGH_CORRELATION = 0.5
-BLOCKS_NOTE = "each family counts as one, because its datasets are alike"
+BLOCKS_NOTE = "r is over datasets, without an interval, because those of a family are alike"
 
 
 def claim_falling_behind(id: str, says: str, of: dict[str, Any], **options: Any) -> Claim:

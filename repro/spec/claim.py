@@ -209,8 +209,8 @@ class Correlation(Directed):
 
     With points="runs", a point is a configuration that both terms select, averaged over its seeds. With
     points="datasets", a point is a dataset of one system, metrics have `*` for the dataset, `minus` is subtracted from
-    `y`, and r is the mean over systems. Then blocks="family" counts a family as one. With `within`, r is the mean over
-    the values of that field.
+    `y`, and r is the mean over systems. With blocks="family", r has no interval, because the datasets of a family are
+    alike. With `within`, r is the mean over the values of that field.
     """
 
     sign: int = field()

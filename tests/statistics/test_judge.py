@@ -17,7 +17,7 @@ from repro.records.store import Record, write_record
 from repro.report.artefacts import load_records
 from repro.report.gallery import list_gain_rows
 from repro.report.tables import format_in_unit
-from repro.spec import TRAINED, Claim, Identity, Run, base, by_scale, grid, term
+from repro.spec import TRAINED, Claim, Correlation, Identity, Run, base, by_scale, grid, term
 from repro.spec.registry import experiments, find_experiment
 from repro.statistics.bootstrap import paired_bootstrap
 from repro.statistics.judge import WORDS, Comparison, Judgement, choose_word, is_early, judge_all
@@ -478,3 +478,11 @@ def test_picture_shows_the_claims_number() -> None:
         gains = [row["gain"] for row in rows if row["row"] == label]
         effect = judge_published("desk")[id].effect
         assert effect is not None and sum(gains) / len(gains) == pytest.approx(100 * effect)
+
+
+def test_correlations_over_datasets_say_so() -> None:
+    """A claim over datasets of families states what is computed: r over datasets, without an interval."""
+    for experiment in experiments():
+        for claim in experiment.claims:
+            if isinstance(claim, Correlation) and claim.blocks:
+                assert "r is over datasets, without an interval" in claim.because
