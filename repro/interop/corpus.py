@@ -39,7 +39,9 @@ class Corpus:
             return str(json_object(self.path / CORPUS_FILE).get("digest"))
         if self.kind == "suite":
             return self.path.name
-        files = [self.path] if self.kind == "file" else sorted(self.path.rglob("corpus.jsonl"))
+        # suite.json lists the collections of a folder
+        names = ("suite.json", "corpus.jsonl")
+        files = [self.path] if self.kind == "file" else sorted(path for name in names for path in self.path.rglob(name))
         note = get_home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
         digests = get_cached_digests(self.path.parent, files, note)
         return digests[self.path.name] if self.kind == "file" else _hash(json.dumps(digests, sort_keys=True))

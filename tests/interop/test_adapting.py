@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
 from repro.cli.main import app
+from repro.data.beir import Retrieval, write_beir_folder, write_suite
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
 from repro.interop.adapting import (
     adapt_model,
@@ -140,6 +141,20 @@ def test_ids_are_found_in_any_case(tmp_path: Path) -> None:
     """A search returns the ids of the file, not the numbers of its lines."""
     corpus = write_lines(tmp_path / "corpus.csv", ["ID,Title,text", "x7,Rain,falls"])
     assert find_corpus(str(corpus)).read()[0] == {"x7": "Rain falls"}
+
+
+def test_other_collections_are_another_corpus(tmp_path: Path) -> None:
+    """An index of a folder is stale if suite.json lists other collections."""
+    for name in ("ants", "bees"):
+        documents = {"document_ids": ("d",), "documents": (name,), "query_ids": ("q",), "queries": (name,)}
+        write_beir_folder(tmp_path / name, Retrieval(name, judgements={"q": {"d": 1}}, **documents))
+    digests = set()
+    for listed in (["ants"], ["ants", "bees"]):
+        write_suite(tmp_path, "zoo", [(name, "insects") for name in listed])
+        corpus = find_corpus(str(tmp_path))
+        assert sorted(corpus.read()[0].values()) == listed
+        digests.add(corpus.digest)
+    assert len(digests) == 2
 
 
 def test_empty_documents_are_no_corpus(tmp_path: Path) -> None:
