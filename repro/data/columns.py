@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from repro.text import shorten
@@ -64,11 +65,7 @@ class Columns:
 
     def find_candidates(self, part: str, names: Sequence[str]) -> list[str]:
         """Return all columns among `names` that may be the column of a part, the first choice first."""
-        accepted = self.accepted(part)
-        # "Query " and "QUERY" are accepted, but an exact name has priority.
-        exact = [name for name in accepted if name in names]
-        similar = [name for target in accepted for name in names if _normalise(name) == _normalise(target)]
-        return list(dict.fromkeys(exact + similar))
+        return list(match_names(self.accepted(part), tuple(names)))
 
     def explain_missing(self, parts: Sequence[str], names: Sequence[str], nested: Sequence[str] = ()) -> str:
         """Return the error that these parts have no column among `names`, and a remedy.
@@ -85,6 +82,15 @@ class Columns:
     def accepted(self, part: str) -> tuple[str, ...]:
         """Return the accepted names of the column of a part, the first choice first."""
         return (self.names[part],) if part in self.names else ACCEPTED[part]
+
+
+@lru_cache(maxsize=1024)
+def match_names(accepted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the `names` that are accepted, the first choice first."""
+    # "Query " and "QUERY" are accepted, but an exact name has priority.
+    exact = [name for name in accepted if name in names]
+    similar = [name for target in accepted for name in names if _normalise(name) == _normalise(target)]
+    return tuple(dict.fromkeys(exact + similar))
 
 
 def _normalise(name: str) -> str:

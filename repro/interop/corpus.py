@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from repro.data.columns import ACCEPTED
+from repro.data.columns import ACCEPTED, match_names
 from repro.storage.digests import get_cached_digests
 from repro.storage.files import json_object
 from repro.storage.paths import CORPUS_FILE, get_corpora_folder, get_home, is_imported
@@ -113,7 +113,7 @@ def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
     ids: set[str] = set()
     for line_number, row in _iter_rows(path):
         location = f"{path}, line {line_number}"
-        id_columns = _find_columns(row, ID_COLUMNS)
+        id_columns = match_names(ID_COLUMNS, tuple(row))
         row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), line_number))
         if row_id in ids:
             raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice")
@@ -132,23 +132,15 @@ def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     yield from iter_table_rows(path)
 
 
-def _find_columns(row: Mapping[str, Any], accepted: Sequence[str]) -> list[str]:
-    """Return the columns of a row with accepted names. As in an import, exact names precede other case or spaces."""
-    exact = [name for name in accepted if name in row]
-    # of several similar names, the first one
-    forms = {name.strip().casefold(): name for name in reversed(list(row))}
-    return exact + [forms[name] for name in accepted if name in forms and name not in row]
-
-
 def _join_title(row: Mapping[str, Any], location: str) -> str:
     """Return the document of a row, after its title if it has one, as in a BEIR folder."""
-    columns = _find_columns(row, TEXT_COLUMNS)
+    columns = match_names(TEXT_COLUMNS, tuple(row))
     if not columns:
         raise ValueError(
             f"{location}: no column for the document: found {shorten(sorted(row))}, accepted {list(TEXT_COLUMNS)}"
         )
     column = columns[0]
-    titles = _find_columns(row, ("title",))
+    titles = match_names(("title",), tuple(row))[:1]
     parts = [row[name] for name in (*titles, column) if row[name] is not None]
     if not all(isinstance(part, str) for part in parts):
         raise ValueError(f"{location}: {column!r} holds {shorten(repr(row[column]))}, expected a text")
