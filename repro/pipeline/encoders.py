@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, is_model_file
+from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, list_model_files
 from repro.storage.digests import get_cached_digests, hash_file
 from repro.storage.paths import get_home
 
@@ -28,7 +28,7 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     if encoder in FIXED_ENCODERS or not Path(encoder).is_dir():
         return {}
     folder = Path(encoder).resolve()
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_model_file(path.relative_to(folder))]
+    paths = list_model_files(folder)
     if tokenizer_only:
         paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
     note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"

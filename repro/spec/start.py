@@ -311,13 +311,16 @@ def _hash_files(folder: Path) -> dict[str, str]:
 
 def _hash_all_files(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file of a model by its relative path, except hidden files and notes."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_model_file(path.relative_to(folder))]
     note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}-all.json"
-    return get_cached_digests(folder, paths, note)
+    return get_cached_digests(folder, list_model_files(folder), note)
 
 
-def is_model_file(name: Path) -> bool:
-    """Return whether a file, by its path in the folder of a model, can change a result."""
+def list_model_files(folder: Path) -> list[Path]:
+    """Return the files below the folder of a model that can change a result, sorted."""
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
+
+
+def _is_model_file(name: Path) -> bool:
     return not any(part.startswith(".") for part in name.parts) and name.suffix not in IGNORED_SUFFIXES
 
 
