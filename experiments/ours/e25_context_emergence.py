@@ -6,6 +6,7 @@ have to discover: it weights each word in the mean over tokens by the share of c
 (`repro.model.frequency`).
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from experiments import fresh
@@ -134,17 +135,27 @@ def draw_steps(frame: Any, axes: Any) -> str:
         if rows.empty:
             continue
         scores = rows.groupby("num_steps")[NDCG]
-        counts = sorted(set(scores.count()))
-        count_label = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        axes.plot(
-            scores.mean(), line_style, marker=marker, color=colour, linewidth=1.8, label=f"{name} (n = {count_label})"
-        )
+        label = f"{name} ({format_counts(scores.count())})"
+        axes.plot(scores.mean(), line_style, marker=marker, color=colour, linewidth=1.8, label=label)
         axes.plot(rows["num_steps"], rows[NDCG], marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
+    return finish_step_axes(frame, axes)
+
+
+def format_counts(counts: Iterable[int]) -> str:
+    """Return the numbers of seeds of a line's marks, for example "n = 2 to 3"."""
+    counts = list(counts)
+    low, high = min(counts), max(counts)
+    return f"n = {low}" if low == high else f"n = {low} to {high}"
+
+
+def finish_step_axes(frame: Any, axes: Any) -> str:
+    """Draw the axis of training steps and the legend. Return the note below the picture."""
     steps = sorted(set(frame["num_steps"]))
     axes.set_xscale("log")
     axes.set_xticks(steps, [f"{step:g}" for step in steps])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
     return "large mark: mean over n seeds; small and faint: one seed"
 
 

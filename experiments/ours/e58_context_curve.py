@@ -15,6 +15,7 @@ from experiments.e01_table1 import (
     PLAIN_BATCH,
 )
 from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, NDCG_OF_BLIND, blind
+from experiments.ours.e25_context_emergence import DIFFERENCE, finish_step_axes, format_counts
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 STEPS: dict[str, tuple[int, ...]] = {"smoke": (6, 12), "mini": (240, 1920)}
@@ -73,20 +74,13 @@ def draw_differences(frame: Any, axes: Any) -> str:
             continue
         gains = (scores[first] - scores[second]).dropna()
         by_steps = gains.groupby("num_steps")
-        counts = sorted(set(by_steps.count()))
-        count_label = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        axes.plot(by_steps.mean(), marker=marker, color=colour, linewidth=1.8, label=f"{label} (n = {count_label})")
+        legend_label = f"{label} ({format_counts(by_steps.count())})"
+        axes.plot(by_steps.mean(), marker=marker, color=colour, linewidth=1.8, label=legend_label)
         steps = gains.index.get_level_values("num_steps")
         axes.plot(steps, gains, marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
     axes.axhline(0, color="grey", linewidth=0.8)
-    steps = sorted(set(frame["num_steps"]))
-    axes.set_xscale("log")
-    axes.set_xticks(steps, [f"{step:g}" for step in steps])
-    axes.minorticks_off()
-    axes.set_ylabel("difference in NDCG@10 (points)")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return "large mark: mean over n seeds; small and faint: one seed"
+    axes.set_ylabel(DIFFERENCE)
+    return finish_step_axes(frame, axes)
 
 
 FIGURE = Figure(

@@ -12,10 +12,17 @@ from experiments.e04_batch_by_cluster import (
     CELLS_NOTE,
     CONTEXTUAL,
     FILTERED,
+    LARGER,
+    MEAN_OF_SEEDS,
+    POINTS,
+    SMALLER,
     UNFILTERED,
+    claim_trend,
+    get_size_at,
+    list_pairs,
 )
 from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, MET_BY_BLIND
-from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
+from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick
 
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "mini": (128, 512)}
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 40), "mini": (64, 256, 1024, 4096, 16384)}
@@ -54,7 +61,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
 
 
-NDCG = "{suite}/mean/ndcg_at_10"
 HEATMAP = Figure(
     name="grid_at_mini",
     title="Score by batch size, cluster size and filter, from MiniLM",
@@ -66,73 +72,47 @@ HEATMAP = Figure(
     series=tuple(Row(label=label, runs=pick(**row)) for label, row in LINES),
     **BY_BATCH_AND_CLUSTER,
 )
-SMALL_BATCH: dict[str, Any] = {"batch_size": by_scale({scale: sizes[0] for scale, sizes in BATCHES.items()})}
-LARGE_BATCH: dict[str, Any] = {"batch_size": by_scale({scale: sizes[-1] for scale, sizes in BATCHES.items()})}
+SMALL_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCHES, 0)}
+LARGE_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCHES, 1)}
 BY_CLUSTER = Figure(
     name="grid_at_mini_clusters",
     title="Score by cluster size, from MiniLM",
-    caption=(
-        "NDCG@10 by cluster size at the smallest batch size, for models that start from MiniLM. Marks are means over n "
-        "seeds, bands are 95 % intervals of the mean."
-    ),
+    caption=(f"NDCG@10 by cluster size at the smallest batch size, for models that start from MiniLM. {MEAN_OF_SEEDS}"),
     kind="lines",
     x="cluster_size",
-    y=NDCG,
     x_label="cluster size (pairs)",
-    y_label="NDCG@10 (points)",
-    factor=100,
     x_is_log=True,
     series=tuple(Row(label=label, runs=pick(**row | SMALL_BATCH)) for label, row in LINES),
+    **POINTS,
 )
 
 COMMON: dict[str, Any] = {"stated": "2026-11-26", "scales": ("mini",), "seeds": SEEDS["mini"]}
-SLOPE_REASON = "a slope beyond chance, the mean over batch sizes"
 REASON: dict[str, Any] = {"delta": HALF_A_POINT, "because": f"any difference beyond chance; {BELOW_SMALLEST_GAIN}"}
-
-
-def at(row: dict[str, Any], *sizes: dict[str, Any]) -> Term:
-    """Return the mean NDCG@10 of a row at these sizes."""
-    for size in sizes:
-        row = row | size
-    return term(NDCG, **row)
-
-
-def cluster(position: int) -> dict[str, Any]:
-    """Return the cluster size at a position of the axis of each scale."""
-    return {"cluster_size": by_scale({scale: sizes[position] for scale, sizes in CLUSTERS.items()})}
-
-
 ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCHES)}
 ALL_CLUSTERS: dict[str, Any] = {"cluster_size": by_scale(CLUSTERS)}
-SMALLEST, LARGEST = cluster(0), cluster(-1)
+SMALLEST, LARGEST = ({"cluster_size": get_size_at(CLUSTERS, position)} for position in (0, 1))
 
 CLAIMS = (
-    Claim.trend(
+    claim_trend(
         "GM.a",
         "from a pretrained start, with the filter, smaller clusters are better",
-        over=term(NDCG, **WITH_FILTER),
-        axis="cluster_size",
-        within="batch_size",
-        sign=-1,
-        source="Figure 3",
-        because=SLOPE_REASON,
+        *SMALLER,
+        "Figure 3",
+        WITH_FILTER,
         **COMMON,
     ),
-    Claim.trend(
+    claim_trend(
         "GM.b",
         "from a pretrained start, without the filter, larger clusters are better",
-        over=term(NDCG, **WITHOUT_FILTER),
-        axis="cluster_size",
-        within="batch_size",
-        sign=1,
-        source="Figure 3",
-        because=SLOPE_REASON,
+        *LARGER,
+        "Figure 3",
+        WITHOUT_FILTER,
         **COMMON,
     ),
     Claim.order(
         "GM.c",
         "from a pretrained start, filtered batches beat unfiltered ones over all settings",
-        pairs=[(at(WITH_FILTER, ALL_BATCHES, ALL_CLUSTERS), at(WITHOUT_FILTER, ALL_BATCHES, ALL_CLUSTERS))],
+        pairs=list_pairs(WITH_FILTER, WITHOUT_FILTER, ALL_BATCHES | ALL_CLUSTERS),
         source="Figure 4",
         **REASON,
         **COMMON,
@@ -140,27 +120,24 @@ CLAIMS = (
     Claim.order(
         "GM.d",
         "from a pretrained start, without the filter, larger batches are better",
-        pairs=[(at(WITHOUT_FILTER, LARGE_BATCH, ALL_CLUSTERS), at(WITHOUT_FILTER, SMALL_BATCH, ALL_CLUSTERS))],
+        pairs=list_pairs(WITHOUT_FILTER | LARGE_BATCH, WITHOUT_FILTER | SMALL_BATCH, ALL_CLUSTERS),
         source="§6",
         **REASON,
         **COMMON,
     ),
-    Claim.trend(
+    claim_trend(
         "GM.e",
         "from a pretrained start, without the filter, the contextual model is better with smaller clusters",
-        over=term(NDCG, **CONTEXTUAL_ROW),
-        axis="cluster_size",
-        within="batch_size",
-        sign=-1,
-        source="Figure 9",
-        because="a slope beyond chance",
+        *SMALLER,
+        "Figure 9",
+        CONTEXTUAL_ROW,
         **COMMON,
     ),
     Claim.interaction(
         "GM.f",
         "from a pretrained start, small clusters gain more with the filter than without",
-        of=(at(WITH_FILTER, SMALL_BATCH, SMALLEST), at(WITH_FILTER, SMALL_BATCH, LARGEST)),
-        above=(at(WITHOUT_FILTER, SMALL_BATCH, SMALLEST), at(WITHOUT_FILTER, SMALL_BATCH, LARGEST)),
+        of=list_pairs(WITH_FILTER | SMALLEST, WITH_FILTER | LARGEST, SMALL_BATCH)[0],
+        above=list_pairs(WITHOUT_FILTER | SMALLEST, WITHOUT_FILTER | LARGEST, SMALL_BATCH)[0],
         source="Figure 12",
         **REASON,
         **COMMON,
@@ -168,7 +145,7 @@ CLAIMS = (
     Claim.order(
         "GM.g",
         "from a pretrained start, without the filter, the contextual model beats the biencoder, on average over cluster sizes",
-        pairs=[(at(CONTEXTUAL_ROW, SMALL_BATCH, ALL_CLUSTERS), at(WITHOUT_FILTER, SMALL_BATCH, ALL_CLUSTERS))],
+        pairs=list_pairs(CONTEXTUAL_ROW, WITHOUT_FILTER, SMALL_BATCH | ALL_CLUSTERS),
         source="Figure 9 and §9.5",
         **REASON,
         **MET_BY_BLIND,
