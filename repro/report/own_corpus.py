@@ -18,13 +18,12 @@ from repro.data.beir import compute_mean_weights
 from repro.records.store import Record
 from repro.report.scores import POINTS, find_records, list_suite_rows
 from repro.spec import TRAINED, Run
+from repro.spec.start import MINILM_TOKENS
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
 from repro.text import count_noun, format_number
 
 MIN_QUERIES = 50
-MINILM_TOKENS = 256
-"""Number of tokens that MiniLM reads of a text outside a run."""
 MEMORIZED_LOSS = 0.05
 """Training loss in nats below which more steps on the same pairs hardly help."""
 

@@ -74,6 +74,8 @@ class Encoder:
 MINILM = Encoder(
     name="minilm", backbone="bert", num_layers=6, hidden_size=384, vocab_size=30522, max_position_embeddings=512
 )
+MINILM_TOKENS = 256
+"""Number of tokens that MiniLM reads of a text outside a run."""
 
 
 def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict[str, Any]:

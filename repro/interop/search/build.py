@@ -138,8 +138,10 @@ def _write_encoder(opened: Opened, folder: Path, texts: Sequence[str]) -> None:
         write_tokenizer(opened.ours.config.tokenizer, target)
     if prefix_PD is not None:
         np.save(folder / PREFIX_FILE, prefix_PD)
-    # Short beginnings of documents resemble queries. One difference disables the numpy encoder.
+    # Short beginnings of documents resemble queries. The last sample is longer than the model reads, to compare how it is
+    # cut. One difference disables the numpy encoder.
     samples = [" ".join(text.split()[:12]) for text in texts[:NUM_COMPARED]] or ["a question"]
+    samples.append(" ".join(f"{number} {samples[0]}" for number in range(int(settings["max_tokens"]))))
     encoder = QueryEncoder(target, prefix_PD)
     vectors_ND = np.stack([encoder.encode(text) for text in samples])
     expected_ND = opened.model.encode(samples, "query")

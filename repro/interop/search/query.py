@@ -14,6 +14,7 @@ from repro.records.lookup import ID_PREFIX, RECORDS, find_run_by_id
 from repro.records.store import read_records, try_read_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
+from repro.spec.start import MINILM_TOKENS
 from repro.storage.digests import get_cached_digests
 from repro.storage.paths import get_home, get_local_records, is_imported, run_folder
 from repro.text import shorten
@@ -27,8 +28,8 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
         ValueError: if the model, the corpus or the context does not exist.
     """
     if find_model_folder(request.model) is None and is_imported(request.model):
-        request = choose_model(request)
-        progress(f"searching {request.corpus} with {request.model}")
+        request, note = choose_model(request)
+        progress(f"searching {request.corpus} with {request.model}{note}")
     run = find_run(request.model)
     corpus = find_corpus(_get_corpus_name(request, run))
     context_corpus = None
@@ -64,8 +65,8 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     return [index.search(vector, top) for vector in vectors]
 
 
-def choose_model(request: SearchRequest) -> SearchRequest:
-    """Return the request with a model, if it named an imported corpus instead.
+def choose_model(request: SearchRequest) -> tuple[SearchRequest, str]:
+    """Return a request that names an imported corpus with a model instead, and a note on the comparison.
 
     The model is the one with the highest recorded NDCG@10 on the current text of the corpus, in a full search: a trained
     model whose weights are here, or MiniLM, also if nothing is recorded. The searched corpus is the named one unless the
@@ -79,6 +80,7 @@ def choose_model(request: SearchRequest) -> SearchRequest:
     imported = find_imported(request.model)
     name = imported.name
     scores: dict[str, float] = {}
+    minilm_tokens = MINILM_TOKENS
     for record in read_records(get_local_records()):
         run, measure = record.run, f"{record.run.suite}/mean/ndcg_at_10"
         # The name of the suite alone would also select scores on the text of an earlier import.
@@ -88,8 +90,15 @@ def choose_model(request: SearchRequest) -> SearchRequest:
                 scores[record.id] = record.metrics[measure]
             elif run.architecture == "surrogate" and run.surrogate == MINILM:
                 scores[MINILM] = record.metrics[measure]
+                minilm_tokens = run.max_tokens
     best = max(scores, key=scores.__getitem__, default=MINILM)
-    return replace(request, model=best, corpus=request.corpus or name)
+    note = ""
+    if best != MINILM and minilm_tokens < MINILM_TOKENS:
+        note = (
+            f", the best recorded model. MiniLM was scored on {minilm_tokens} tokens of each text, and may be better with "
+            f"{MINILM_TOKENS}: repro evaluate --model {best} --compare-with {MINILM} --suite {name}"
+        )
+    return replace(request, model=best, corpus=request.corpus or name), note
 
 
 def find_run(source: str) -> Run | None:
