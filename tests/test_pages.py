@@ -42,9 +42,9 @@ def test_committed_pictures_are_current() -> None:
     """Each picture of the results page was drawn from the rows of the current published records."""
     stale = [
         (figure.name, theme)
-        for _, figure, _, rows in iter_gallery_figures()
+        for _, figure, scale, rows in iter_gallery_figures()
         for theme in ("light", "dark")
-        if not is_current(get_picture_path(figure.name, theme), compute_digest(figure, rows))
+        if not is_current(get_picture_path(figure.name, theme), compute_digest(figure, rows, scale))
     ]
     assert stale == [], HINT
 

@@ -17,7 +17,7 @@ def make_gallery_pictures(folder: Path = CHECKOUT) -> dict[Path, str]:
     """Return the SVG text of every figure in both themes, by path. Current pictures are read, not drawn again."""
     texts: dict[Path, str] = {}
     for _, figure, scale, rows in iter_gallery_figures():
-        digest = compute_digest(figure, rows)
+        digest = compute_digest(figure, rows, scale)
         paths = {theme: get_picture_path(figure.name, theme, folder) for theme in ("light", "dark")}
         if all(is_current(path, digest) for path in paths.values()):
             texts |= {path: path.read_text(encoding="utf-8") for path in paths.values()}

@@ -278,19 +278,24 @@ def format_subtitle(figure: Figure, scale: str, source: str, rows: Sequence[Mapp
         seeds_by_series.setdefault(row["series"], set()).add(row["seed"])
     count = max(map(len, seeds_by_series.values()), default=0)
     seeds = count_noun(count, "seed") if count else ""
-    claim_seeds = _describe_seeds_of_claims(figure, scale, set().union(*seeds_by_series.values()))
+    claim_seeds = describe_claim_seeds(figure, scale, rows)
     return ", ".join(filter(None, (format_heading(figure.name), f"scale {scale}", source, seeds, claim_seeds)))
 
 
-def _describe_seeds_of_claims(figure: Figure, scale: str, drawn_seeds: set[int]) -> str:
+def describe_claim_seeds(figure: Figure, scale: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return a note on the seeds of the figure's claims if they differ from the drawn seeds, else an empty string."""
+    drawn_seeds = {row["seed"] for row in rows}
     if figure.name not in artefacts() or not drawn_seeds:
         return ""
     experiment, _ = artefacts()[figure.name]
     claims = [claim for claim in experiment.claims if find_artefact(claim.id, experiment.artefact_names) == figure.name]
-    declared = {claim.declared_seeds(scale) for claim in claims if not isinstance(claim, Identity)}
+    judged = [claim for claim in claims if not isinstance(claim, Identity) and scale in (claim.scales or (scale,))]
+    declared = {claim.declared_seeds(scale) for claim in judged}
     others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)
-    return f"claims use seeds {' and '.join(map(format_spans, others))}" if others else ""
+    subject = "claims use" if len(others) == len(declared) else "some claims use"
+    if len(others) > 1:
+        return f"{subject} other seeds"
+    return f"{subject} seeds {format_spans(others[0])}" if others else ""
 
 
 def format_column_label(figure: Figure, name: str) -> str:

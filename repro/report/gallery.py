@@ -16,7 +16,7 @@ from typing import Any
 
 from repro.records.store import Record
 from repro.report.artefacts import load_records, make_artefact_views
-from repro.report.figure_data import list_figure_rows
+from repro.report.figure_data import describe_claim_seeds, list_figure_rows
 from repro.report.formats import as_markdown
 from repro.report.names import format_heading, format_title
 from repro.report.tables import get_metric_path
@@ -63,12 +63,16 @@ def _list_own_runs(experiment: Experiment, scale: str) -> tuple[Run, ...]:
     return runs if runs and runs[0].scale == scale else ()
 
 
-def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return 16 hex digits of the rows and labels of a picture, and of the function that draws it, if it has its own."""
+def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]], scale: str) -> str:
+    """Return 16 hex digits of the rows and labels of a picture, and of the function that draws it, if it has its own.
+
+    A note on the seeds of its claims is included too, if there is one.
+    """
     settings = [getattr(figure, name) for name in (*FIELDS, "title")]
     content = json.dumps([settings, [dict(row) for row in rows]], default=repr, sort_keys=True)
     if figure.draw is not None:
         content += inspect.getsource(figure.draw)
+    content += describe_claim_seeds(figure, scale, rows)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
