@@ -7,7 +7,10 @@ from pathlib import Path
 
 from repro.text import count_noun
 
-ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
+ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow")
+DATASET_FILES = ("dataset_info.json", "state.json")
+"""Files of a folder of `datasets.save_to_disk` in addition to those of rows."""
+SPLITS_FILE = "dataset_dict.json"
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
@@ -42,10 +45,13 @@ def list_splits(folder: Path) -> list[str]:
 def list_files_to_read(source: Path) -> list[Path]:
     """Return the files that an import reads, in order: the file itself, those of a BEIR folder, or those of a folder.
 
-    Sub-folders are read only if their name has the ending of a file, as in "pairs.parquet/part-0.parquet".
+    Sub-folders are read only if their name has the ending of a file, as in "pairs.parquet/part-0.parquet". Of the splits
+    that `datasets.save_to_disk` wrote, only "train" is read.
     """
     if not source.is_dir():
         return [source]
+    if (source / SPLITS_FILE).is_file():
+        return list_files_to_read(source / "train")
     if is_beir(source):
         return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
     return [path for entry in list_entries(source) if match_ending(entry) for path in list_files_to_read(entry)]
@@ -57,6 +63,8 @@ def list_skipped_files(source: Path) -> list[Path]:
         return []
     skipped = []
     for entry in list_entries(source):
+        if entry.name in (*DATASET_FILES, SPLITS_FILE) or (entry.name == "train" and (source / SPLITS_FILE).is_file()):
+            continue
         skipped += list_skipped_files(entry) if match_ending(entry) else [entry]
     return skipped
 

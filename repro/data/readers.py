@@ -1,4 +1,4 @@
-"""Read pairs from users' files: jsonl, csv, tsv and parquet by column name, BEIR folders, and archives.
+"""Read pairs from users' files: jsonl, csv, tsv, parquet and arrow by column name, BEIR folders, and archives.
 
 Memory holds one line or one batch of rows, and for a BEIR folder its judged texts. Errors name the file, the line, the
 wrong value and the accepted ones. A row without query or document is returned with a flaw. A file with mostly such rows
@@ -43,19 +43,18 @@ MAX_UNPACKED_BYTES = 64 * 2**30
 
 
 class ForeignRow(NamedTuple):
-    """One row of a file.
+    """One pair of a file. A row with a list of documents or of queries gives a pair for each of them.
 
     Attributes:
         query: The query, empty if the row has a flaw.
-        document: The document, the first one if there are several positives.
+        document: The document.
         negatives: The hard negatives.
         domain: The domain, or "".
         location: File and line, for errors.
-        num_more_positives: Number of further positives, which are not used.
-        num_more_queries: Number of further queries, which are not used.
         flaw: Why the row is not a pair, or "".
         label: The label, or NaN if there is none.
         dropped: Key of the count of dropped rows to which this one belongs, or "".
+        is_further: Whether it is a further pair of a row with several documents or queries.
     """
 
     query: str
@@ -63,11 +62,10 @@ class ForeignRow(NamedTuple):
     negatives: tuple[str, ...]
     domain: str
     location: str
-    num_more_positives: int = 0
     flaw: str = ""
     label: float = math.nan
     dropped: str = ""
-    num_more_queries: int = 0
+    is_further: bool = False
 
 
 UsedColumns = dict[str, str]
@@ -216,10 +214,10 @@ def _read_jsonl(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
             _note_used_columns(used_columns, columns, names, layout, location)
             missing -= layout.chosen.keys()
             first_names = first_names or names
-        row = _parse_row(values, layouts[names], location)
-        if row.flaw:
-            flaws.note(row, num_rows)
-        yield row
+        rows = _parse_row(values, layouts[names], location)
+        if rows[0].flaw:
+            flaws.note(rows[0], num_rows)
+        yield from rows
     yield from malformed
     flaws.check(num_rows)
     if missing:
@@ -323,7 +321,10 @@ def _read_table(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
         if not flaw and any(_is_written_list(cells[layout.chosen[side]]) for side in SIDES):
             num_lists += 1
             first_list = first_list or location
-        yield _make_flawed_row(location, flaw) if flaw else _parse_row(cells, layout, location)
+        if flaw:
+            yield _make_flawed_row(location, flaw)
+        else:
+            yield from _parse_row(cells, layout, location)
     if 2 * num_lists > num_rows:
         raise ValueError(
             f"{first_list}: {num_lists} of {num_rows} rows have a list that was written as a text, such as ['a', 'b']: "
@@ -415,29 +416,37 @@ def _find_first_bad_line(path: Path) -> int:
     return 1
 
 
-def _read_parquet(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
+def _read_arrow(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
+    """Yield the pairs of a parquet file, or of an arrow file as the library datasets writes it."""
+    is_parquet = match_ending(path) == ".parquet"
     try:
         # with pre_buffer it would hold everything that it has read in memory
-        file = pq.ParquetFile(path, pre_buffer=False)
-        schema = file.schema_arrow
+        file = pq.ParquetFile(path, pre_buffer=False) if is_parquet else pa.ipc.open_stream(pa.memory_map(str(path)))
+        schema = file.schema_arrow if is_parquet else file.schema
         nested = [field.name for field in schema if _has_objects(field.type)]
         layout = detect_layout(columns, schema.names, str(path), nested)
         _note_used_columns(used_columns, columns, schema.names, layout, str(path))
         flaws = Flaws(path, refuses=not skip_bad)
         num_rows = 0
-        # Unused columns of a parquet file are not read from disk.
+        # Unused columns are not read from disk.
         used = [*layout.chosen.values(), *layout.numbered]
-        for batch in file.iter_batches(batch_size=ROWS_PER_READ, columns=used):
+        if is_parquet:
+            batches = file.iter_batches(batch_size=ROWS_PER_READ, columns=used)
+        else:
+            batches = (batch.select(used) for batch in file)
+        for batch in batches:
+            # pyarrow checks offsets and UTF-8 of an arrow file only on request
+            batch.validate(full=True)
             batch_layout = layout.by_index(batch.schema.names)
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 num_rows += 1
-                row = _parse_row(values, batch_layout, f"{path}, row {num_rows}")
-                if row.flaw:
-                    flaws.note(row, num_rows)
-                yield row
+                rows = _parse_row(values, batch_layout, f"{path}, row {num_rows}")
+                if rows[0].flaw:
+                    flaws.note(rows[0], num_rows)
+                yield from rows
         flaws.check(num_rows)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
+        raise ValueError(f"{path} is damaged or no {match_ending(path)[1:]} file ({error})") from error
 
 
 def _has_objects(data_type: pa.DataType) -> bool:
@@ -446,7 +455,7 @@ def _has_objects(data_type: pa.DataType) -> bool:
     return pa.types.is_struct(data_type) or pa.types.is_map(data_type)
 
 
-_READERS = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet}
+_READERS = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_arrow, ".arrow": _read_arrow}
 
 
 def _read_beir(folder: Path) -> Iterator[ForeignRow]:
@@ -474,35 +483,31 @@ def _make_flawed_row(location: str, reason: str) -> ForeignRow:
     return ForeignRow("", "", (), "", location, flaw=reason)
 
 
-def _parse_row(values: Any, layout: Layout, location: str) -> ForeignRow:
-    """Return the pair of a row, which is a mapping or a sequence as in the layout. It may have a flaw."""
+def _parse_row(values: Any, layout: Layout, location: str) -> list[ForeignRow]:
+    """Return the pairs of a row, which is a mapping or a sequence as in the layout: at least one, which may have a flaw."""
     chosen, numbered, flaw = layout
     if flaw:
-        return _make_flawed_row(location, flaw)
+        return [_make_flawed_row(location, flaw)]
     try:
         negatives = _to_texts(values[chosen["negatives"]]) if "negatives" in chosen else []
         for key in numbered:
             negatives += _to_texts(values[key])
-        query, document = _get_first_text(values[chosen["query"]]), _get_first_text(values[chosen["document"]])
+        queries, documents = _get_side_texts(values[chosen["query"]]), _get_side_texts(values[chosen["document"]])
+        if len(queries) > 1 and len(documents) > 1:
+            raise ValueError(
+                f"{len(queries)} queries and {len(documents)} documents: it is not clear which belong together, so write a "
+                "row for each pair"
+            )
         domain = get_domain_name(values[chosen["domain"]]) if "domain" in chosen else ""
         label = parse_label(values[chosen["label"]]) if "label" in chosen else math.nan
     except ValueError as error:
-        return _make_flawed_row(location, str(error))
-    return ForeignRow(
-        query,
-        document,
-        tuple(negatives),
-        domain,
-        location,
-        num_more_positives=_count_more_texts(values[chosen["document"]]),
-        label=label,
-        num_more_queries=_count_more_texts(values[chosen["query"]]),
-    )
-
-
-def _count_more_texts(value: Any) -> int:
-    """Return the number of texts of a list after the first one that is not empty."""
-    return max(0, sum(map(bool, value)) - 1) if isinstance(value, list) else 0
+        return [_make_flawed_row(location, str(error))]
+    pairs = [
+        ForeignRow(query, document, tuple(negatives), domain, location, label=label)
+        for query in queries
+        for document in documents
+    ]
+    return pairs[:1] + [pair._replace(is_further=True) for pair in pairs[1:]]
 
 
 def get_domain_name(value: Any) -> str:
@@ -545,9 +550,9 @@ def parse_label(value: Any) -> float:
         ) from error
 
 
-def _get_first_text(value: Any) -> str:
-    """Return the text, or the first of several that is not empty. "" if there is none."""
-    return value if type(value) is str else next(filter(None, _to_texts(value)), "")
+def _get_side_texts(value: Any) -> list[str]:
+    """Return the text, or those of several that are not empty. [""] if there is none."""
+    return [value] if type(value) is str else [*filter(None, _to_texts(value))] or [""]
 
 
 def _to_texts(value: Any) -> list[str]:

@@ -20,8 +20,9 @@ from repro.storage.paths import CORPUS_FILE, get_corpora_folder, get_home, is_im
 from repro.text import shorten
 
 ID_COLUMNS = ("_id", "id", "doc_id", "docid")
-TEXT_COLUMNS = (*ACCEPTED["document"], "contents", "content", "body")
-FILE_ENDINGS = (".jsonl", ".csv", ".tsv", ".txt")
+TEXT_COLUMNS = ("text", *ACCEPTED["document"], "contents", "content", "body")
+"""Columns of the document, the first choice first. A corpus in the format of BEIR has its documents in "text"."""
+FILE_ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,23 @@ def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if path.suffix.lower() == ".jsonl":
         yield from list_json_rows(path)
         return
+    if path.suffix.lower() == ".parquet":
+        yield from _iter_parquet_rows(path)
+        return
     from repro.data.readers import iter_table_rows
 
     yield from iter_table_rows(path)
+
+
+def _iter_parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        batches = pq.ParquetFile(path, pre_buffer=False).iter_batches()
+        yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
 
 def _join_title(row: Mapping[str, Any], location: str) -> str:

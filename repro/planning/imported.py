@@ -60,8 +60,7 @@ COUNT_DESCRIPTIONS = {
     "query_is_document": "pairs whose query is the document",
     "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
-    "more_positives": "further positives, not used: of several the first is",
-    "more_queries": "further queries, not used: of several the first is",
+    "further_pairs": "further pairs of rows with several documents or queries: one pair for each",
 }
 
 
@@ -97,7 +96,7 @@ class Planned:
             + (f" ({num_for_query} for their query)" if num_for_query else ""),
             f"{audit.num_read - audit.num_kept} dropped",
         ]
-        return f"{count_noun(audit.num_read, 'row')} given = {' + '.join(parts)}"
+        return f"{count_noun(audit.num_read, 'pair')} given = {' + '.join(parts)}"
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
@@ -133,7 +132,6 @@ class Planned:
             is_full = held_out >= SuiteRules().max_documents * max(1, len(suite))
             is_part = is_full or audit.num_domains > 1
             lines.append(format_held_out_line(held_out, audit.num_kept, self.corpus.held_out_domains, is_part=is_part))
-            lines += warn_unused_positives(audit.counts.get("more_positives", 0))
         lines += warn_near_duplicates(self.report.get("near_duplicates", {}))
         lines.append(self._format_sum())
         seconds = dict(zip(self.runs, self.seconds, strict=True))
@@ -185,16 +183,6 @@ def list_peculiarities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, 
             note = dataset.quirks.describe_quirks(sizes[dataset.name]["num_queries"])
             lines += [f"  {dataset.name}: {note}"] if note else []
     return lines
-
-
-def warn_unused_positives(num_unused: int) -> list[str]:
-    """Return a warning if queries have positives that are not judged, and a remedy."""
-    if not num_unused:
-        return []
-    return [
-        f"  warning: the {count_noun(num_unused, 'further positive')} may be searched as documents of other rows. A model that "
-        "ranks one first for its held-out query is scored as wrong: write a row for each query and positive instead"
-    ]
 
 
 def warn_near_duplicates(counts: Mapping[str, int]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from datasets import Dataset, DatasetDict
 
 from repro.data import pairs as pairs_module
 from repro.data import readers
@@ -159,14 +160,39 @@ def test_mostly_malformed_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert_refused(tmp_path / "early", write_rows(source, malformed + ROWS), "4 of 4 rows are not pairs")
 
 
-@pytest.mark.parametrize(("column", "count"), [("query", "more_queries"), ("document", "more_positives")])
-def test_further_texts_are_counted(tmp_path: Path, column: str, count: str) -> None:
-    """A list of texts gives one pair of its first text that is not empty. All further texts are counted."""
+@pytest.mark.parametrize("column", ["query", "document"])
+def test_each_text_of_a_list_gives_a_pair(tmp_path: Path, column: str) -> None:
+    """A list of documents or of queries gives one pair for each text that is not empty, with the same negatives."""
     other = {"query": "document", "document": "query"}[column]
-    rows = [{column: ["", "a", "b", "c"], other: "x"}, {column: ["d"], other: "y"}, {column: "e", other: "z"}]
+    rows = [{column: ["", "a", "b", "c"], other: "x", "negatives": ["n"]}, {column: ["d"], other: "y"}]
+    rows += [{column: "e", other: "z"}]
     imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
-    assert (imported.num_kept, imported.counts[count]) == (3, 2)
-    assert read_imported(imported).texts(column, range(3)) == ["a", "d", "e"]
+    assert (imported.num_read, imported.num_kept, imported.counts["further_pairs"]) == (5, 5, 2)
+    pairs = read_imported(imported)
+    assert pairs.texts(column, range(5)) == ["a", "b", "c", "d", "e"]
+    assert pairs.texts(other, range(5)) == ["x", "x", "x", "y", "z"]
+    assert [list(texts) for texts in pairs.negatives(range(5))] == [["n"], ["n"], ["n"], [], []]
+
+
+def test_lists_on_both_sides_are_malformed(tmp_path: Path) -> None:
+    rows = [*ROWS, {"query": ["a", "b"], "document": ["c", "d"]}]
+    imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
+    assert (imported.num_kept, imported.counts["malformed"]) == (len(ROWS), 1)
+    assert "2 queries and 2 documents" in imported.malformed[0]
+
+
+def test_saved_dataset_is_read(tmp_path: Path) -> None:
+    """A folder of `datasets.save_to_disk` is read in order. Of several splits, only "train" is read."""
+    dataset = Dataset.from_list(ROWS)
+    dataset.save_to_disk(tmp_path / "one", num_shards=2)
+    DatasetDict({"train": dataset, "test": dataset.select([0])}).save_to_disk(tmp_path / "splits")
+    for name in ("one", "splits"):
+        imported = import_file(tmp_path / f"from-{name}", tmp_path / name)
+        assert read_imported(imported).texts("query", range(len(ROWS))) == [row["query"] for row in ROWS]
+        assert imported.passed_over == (() if name == "one" else ("test",))
+    damaged = tmp_path / "one" / "data-00000-of-00002.arrow"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert_refused(tmp_path / "damaged", tmp_path / "one", "damaged or no arrow file")
 
 
 @pytest.mark.parametrize(

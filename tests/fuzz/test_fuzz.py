@@ -92,6 +92,12 @@ def write_parquet(folder: Path) -> None:
     pq.write_table(pa.table({"query": ["a", "b"], "document": ["c", "d"]}), folder / "x.parquet")
 
 
+def write_arrow(folder: Path) -> None:
+    table = pa.table({"query": ["a", "b"], "document": ["c", "d"]})
+    with pa.ipc.new_stream(str(folder / "x.arrow"), table.schema) as stream:
+        stream.write_table(table)
+
+
 def write_archives(folder: Path) -> None:
     with zipfile.ZipFile(folder / "x.zip", "w") as opened:
         opened.writestr("x.jsonl", json.dumps({"query": "a", "document": "b"}) * 9)
@@ -184,6 +190,7 @@ READERS: dict[str, Reader] = {
     "csv": (writer("x.csv", 'query,document\na,b\n"c, d",e\n'), "x.csv", lambda path: list(read_foreign_rows(path))),
     "tsv": (writer("x.tsv", "query\tdocument\na\tb\n"), "x.tsv", lambda path: list(read_foreign_rows(path))),
     "parquet": (write_parquet, "x.parquet", lambda path: list(read_foreign_rows(path))),
+    "arrow": (write_arrow, "x.arrow", lambda path: list(read_foreign_rows(path))),
     "zip": (write_archives, "x.zip", lambda path: unpack(path, path.parent / "unpacked")),
     "tar.gz": (write_archives, "x.tar.gz", lambda path: unpack(path, path.parent / "unpacked")),
     "safetensors": (write_weights, "x.safetensors", read_safetensors),

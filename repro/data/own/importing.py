@@ -334,8 +334,7 @@ def _iter_kept_columns(
         numbers = [number for number, _ in numbered]
         rows = [row for _, row in numbered]
         audit = BlockAudit.from_rows(rows, evaluated)
-        _add_count(counts, "more_positives", sum(row.num_more_positives for row in rows))
-        _add_count(counts, "more_queries", sum(row.num_more_queries for row in rows))
+        _add_count(counts, "further_pairs", sum(row.is_further for row in rows))
         num_empty = counts["empty"]
         selected = audit.select_rows(evaluated, seen, counts)
         if counts["empty"] > num_empty:

@@ -208,6 +208,8 @@ def load_source(name: str, data_dir: Path) -> Iterator[Row]:
             # otherwise a malformed row would become a training pair of "[empty]"
             if pair.flaw:
                 raise ValueError(f"{pair.location}: {pair.flaw}")
+            if pair.is_further:
+                continue
             domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
             negatives = tuple(text for text in pair.negatives if normalise(text))
