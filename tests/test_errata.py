@@ -33,9 +33,11 @@ def apply_filter(vectors: tuple[Vectors, Vectors], filter_model: str | None) -> 
     judge = build_filter(
         SimpleNamespace(
             run=base("smoke", filter="surrogate", filter_model=filter_model),
-            content_keys=KEYS,
+            document_keys=KEYS,
             embeddings=vectors[0].__getitem__,
             filter_embeddings=vectors[1].__getitem__,
+            document_embeddings=lambda of_filter=False: vectors[of_filter]["document"],
+            given_negatives=None,
             negatives=None,
             known_positives=None,
         )

@@ -121,7 +121,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
 
 
 def _explain_pairs(inputs: Inputs, view: BatchView, num_negatives: int) -> tuple[Pair, ...]:
-    documents_M = inputs.pairs.texts("document", view.rows_M)
+    documents_M = inputs.document_texts(view.rows_M)
     return tuple(_explain_pair(inputs, view, documents_M, row, num_negatives) for row in range(len(view.pairs_B)))
 
 

@@ -1,5 +1,6 @@
-"""Mine hard negatives: documents of the same domain that a surrogate model places near the query (§5, supervised
-phase).
+"""Hard negatives of the supervised phase (§5): mined ones, or those that were given with the pairs.
+
+Mining finds documents of the same domain that a surrogate model places near the query:
 
 1. The surrogate f scores every document of a domain for every query.
 2. The pair's own text is excluded. S(q, d) = {d' : f(q, d') >= f(q, d)} contains likely positives (eq. 4) and is
@@ -13,13 +14,19 @@ that need near documents, G column groups.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
 import numpy as np
 
 from repro.batches.mask import KnownPositives
+from repro.data.pairs import Pairs, Row, write_pairs
 from repro.seeds import make_rng
 from repro.storage.arrays import group_rows_by_code, iter_blocks, take_rows
 
 ROWS_PER_CHUNK = 512
+PAIRS_PER_READ = 8_192
 ROUNDING = 1e-6
 """Relative tolerance for the score of two vectors, because float32 sums depend on their order. It scales with both
 vector lengths.
@@ -151,6 +158,46 @@ def _find_smallest(keys_RM: np.ndarray, num_negatives: int) -> np.ndarray:
     starts_R = np.searchsorted(rows, np.arange(len(keys_RM)))
     smallest_RH: np.ndarray = columns[order][starts_R[:, None] + np.arange(num_negatives)]
     return smallest_RH
+
+
+def write_given_negatives(
+    pairs: Pairs, domain_codes_N: np.ndarray, path: Path, *, num_hard_negatives: int, seed: int
+) -> np.ndarray:
+    """Write the given negatives of pairs to a file of pairs without queries, and return their rows, int64 (N, H).
+
+    Row N + k is text k of the file. Of more than H negatives of a pair, the first ones are used. A pair with fewer gets
+    documents of random pairs of its domain.
+
+    Raises:
+        ValueError: if no pair has a negative.
+    """
+    generator = make_rng(seed, "given negatives")
+    rows_NH = np.empty((len(pairs), num_hard_negatives), np.int64)
+    for members in group_rows_by_code(domain_codes_N)[1]:
+        rows_NH[members] = generator.choice(members, (len(members), num_hard_negatives))
+    rows = _iter_given(pairs, rows_NH)
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(
+            "mined_negatives='given': no pair of this corpus has negatives: import a file with a column of them, or choose "
+            "'below', which mines them"
+        )
+    write_pairs(path, chain([first], rows), with_negatives=False)
+    return rows_NH
+
+
+def _iter_given(pairs: Pairs, rows_NH: np.ndarray) -> Iterator[Row]:
+    """Yield the given negatives as rows without a query, and store their numbers in `rows_NH`."""
+    num_texts = 0
+    for block in iter_blocks(len(pairs), PAIRS_PER_READ):
+        indices = np.arange(block.start, block.stop)
+        domains, sources = pairs.domain_codes[block].tolist(), pairs.source_codes[block].tolist()
+        for index, domain, source, texts in zip(indices, domains, sources, pairs.negatives(indices), strict=True):
+            for place, text in enumerate((texts or ())[: rows_NH.shape[1]]):
+                rows_NH[index, place] = len(pairs) + num_texts
+                yield Row(str(num_texts), "", text, pairs.domain_names[domain], pairs.source_names[source])
+                num_texts += 1
+        pairs.release_pages()
 
 
 def list_document_rows(pairs_B: np.ndarray, negatives_NH: np.ndarray | None) -> np.ndarray:

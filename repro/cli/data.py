@@ -109,7 +109,8 @@ def _rewrite_manifests(corpus: str) -> None:
 @data.command("import")
 def import_(
     path: Annotated[
-        Path, typer.Argument(help="a jsonl, csv, tsv, parquet or arrow file, a folder of them, a BEIR folder, zip or tar")
+        Path,
+        typer.Argument(help="a jsonl, csv, tsv, parquet or arrow file, a folder of them, a BEIR folder, zip or tar"),
     ],
     name: Name = None,
     query: Annotated[str | None, typer.Option(help="column of queries (default: query, anchor or question)")] = None,

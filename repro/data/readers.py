@@ -455,7 +455,13 @@ def _has_objects(data_type: pa.DataType) -> bool:
     return pa.types.is_struct(data_type) or pa.types.is_map(data_type)
 
 
-_READERS = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_arrow, ".arrow": _read_arrow}
+_READERS = {
+    ".jsonl": _read_jsonl,
+    ".csv": _read_table,
+    ".tsv": _read_table,
+    ".parquet": _read_arrow,
+    ".arrow": _read_arrow,
+}
 
 
 def _read_beir(folder: Path) -> Iterator[ForeignRow]:

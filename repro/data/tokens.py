@@ -82,6 +82,37 @@ class Tokens:
         release_pages(self.ids, self.offsets)
 
 
+@dataclass(frozen=True)
+class JoinedTokens:
+    """Token ids of two lists of texts that are indexed as one: indices from len(first) on belong to the second."""
+
+    first: Tokens
+    second: Tokens
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def pad(self, indices: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return ids and mask of these texts, both int64 (N, S), as `Tokens.pad`."""
+        index = np.asarray(indices, dtype=np.int64)
+        in_second = index >= len(self.first)
+        parts = (
+            (~in_second, *self.first.pad(index[~in_second])),
+            (in_second, *self.second.pad(index[in_second] - len(self.first))),
+        )
+        width = max(ids.shape[1] for _, ids, _ in parts)
+        padded, mask = np.zeros((2, len(index), width), dtype=np.int64)
+        for selected, part_ids, part_mask in parts:
+            padded[selected, : part_ids.shape[1]] = part_ids
+            mask[selected, : part_mask.shape[1]] = part_mask
+        return padded, mask
+
+    def release_pages(self) -> None:
+        """Release the memory-mapped pages of both."""
+        self.first.release_pages()
+        self.second.release_pages()
+
+
 def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
     """Open the files of `write_tokens` as memory maps.
 

@@ -1,4 +1,8 @@
-"""Load the inputs of a run from its built stages: pairs, tokens, embeddings, clusters and the evaluation suite."""
+"""Load the inputs of a run from its built stages: pairs, tokens, embeddings, clusters and the evaluation suite.
+
+The documents of batches are those of the N pairs. Hard negatives that were given with the pairs follow them as rows from
+N on. The methods `document_…` cover both.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,13 @@ from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.batches.mask import KnownPositives
 from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
-from repro.data.tokens import Tokens, load_tokens
+from repro.data.tokens import JoinedTokens, Tokens, load_tokens
 from repro.pipeline.corpora import load_run_suite
 from repro.pipeline.needs import needs_surrogate
 from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.seeds import make_rng
 from repro.spec import Run
-from repro.storage.arrays import advise_random_access, load_array
+from repro.storage.arrays import JoinedRows, advise_random_access, load_array
 from repro.storage.files import read_json
 
 
@@ -87,9 +91,51 @@ class Inputs:
     @cached_property
     def content_keys(self) -> np.ndarray:
         """The key of the document of each pair, int64 (N,), memory-mapped. Equal keys mean equal texts."""
-        keys_N = load_array(self.graph.keys.path / KEYS_FILE, kind="i", shape=(len(self.pairs),), mapped=True)
-        advise_random_access(keys_N)
-        return keys_N
+        return self._load_keys(self.graph, len(self.pairs))
+
+    def _load_keys(self, graph: StageGraph, length: int) -> np.ndarray:
+        keys = load_array(graph.keys.path / KEYS_FILE, kind="i", shape=(length,), mapped=True)
+        advise_random_access(keys)
+        return keys
+
+    @cached_property
+    def given_negatives(self) -> Pairs | None:
+        """The texts of the given hard negatives, as documents without queries. None for a run that does not use them."""
+        given = self.graph.given_negatives
+        return None if given is None else given.selected_pairs()
+
+    def document_tokens(self, num_words: int | None = None) -> Tokens | JoinedTokens:
+        """Load the token ids of all documents of batches, prompt included. Ids must be below `num_words`."""
+        tokens = self.tokens("document", num_words)
+        if self.graph.given_negatives is None:
+            return tokens
+        negatives = load_tokens(self.graph.given_negatives.tokens.path / "document", None, num_words)
+        advise_random_access(negatives.ids, negatives.offsets)
+        return JoinedTokens(tokens, negatives)
+
+    def document_embeddings(self, *, of_filter: bool = False) -> np.ndarray | JoinedRows | None:
+        """Load the vectors of all documents of batches by the surrogate or the filter. None if there are none."""
+        vectors = self.filter_embeddings("document") if of_filter else self.embeddings("document")
+        if vectors is None or self.graph.given_negatives is None:
+            return vectors
+        return JoinedRows(vectors, self.graph.given_negatives.load_embeddings("document", of_filter=of_filter))
+
+    @cached_property
+    def document_keys(self) -> np.ndarray | JoinedRows:
+        """The keys of all documents of batches, int64. Equal keys mean equal texts."""
+        given = self.graph.given_negatives
+        if given is None:
+            return self.content_keys
+        return JoinedRows(self.content_keys, self._load_keys(given, len(self.given_negatives or ())))
+
+    def document_texts(self, rows: np.ndarray) -> list[str]:
+        """Return the texts of documents of a batch, by their rows (int64)."""
+        if self.given_negatives is None:
+            return self.pairs.texts("document", rows)
+        is_given = rows >= len(self.pairs)
+        given_texts = iter(self.given_negatives.texts("document", rows[is_given] - len(self.pairs)))
+        pair_texts = iter(self.pairs.texts("document", rows[~is_given]))
+        return [next(given_texts if flag else pair_texts) for flag in is_given]
 
     @cached_property
     def known_positives(self) -> KnownPositives | None:
@@ -102,13 +148,14 @@ class Inputs:
 
     @cached_property
     def negatives(self) -> np.ndarray | None:
-        """Rows of the hard negatives of each pair, int64 (N, H). None for a run without them."""
+        """Rows of the hard negatives of each pair among all documents, int64 (N, H). None for a run without them."""
         if not self.run.num_hard_negatives:
             return None
         num_pairs = len(self.pairs)
         shape = (num_pairs, self.run.num_hard_negatives)
+        num_documents = num_pairs + len(self.given_negatives or ())
         # In memory, because every batch reads random rows.
-        return load_array(self.graph.negatives.path / "rows.npy", kind="i", shape=shape, below=num_pairs)
+        return load_array(self.graph.negatives.path / "rows.npy", kind="i", shape=shape, below=num_documents)
 
     @cached_property
     def clusters(self) -> Any:

@@ -42,6 +42,11 @@ def list_pair_kinds(run: Run) -> list[str]:
     return [kind for kind, is_needed in conditions.items() if is_needed]
 
 
+def uses_given_negatives(run: Run) -> bool:
+    """Return whether a run trains on the hard negatives that were given with its pairs."""
+    return run.architecture in TRAINED and run.num_hard_negatives > 0 and run.mined_negatives == "given"
+
+
 def reads_pairs(run: Run) -> bool:
     """Return whether a run reads the pairs of its corpus. BM25 does not. The first phase does not count."""
     return bool(list_pair_kinds(run)) or reports_headroom(run)
@@ -51,8 +56,8 @@ def needs_surrogate(run: Run) -> bool:
     """Return whether the batches of a run depend on the surrogate's embeddings."""
     if MEASURES[run.measure].samples_pairs:
         return True
-    compares_pairs = run.sampler == "cluster" or run.filter == "surrogate" or run.num_hard_negatives > 0
-    return run.architecture in TRAINED and compares_pairs
+    mines = run.num_hard_negatives > 0 and run.mined_negatives != "given"
+    return run.architecture in TRAINED and (run.sampler == "cluster" or run.filter == "surrogate" or mines)
 
 
 def reports_headroom(run: Run) -> bool:

@@ -28,6 +28,7 @@ from repro.pipeline.needs import (
     list_domain_names,
     list_evaluation_kinds,
     list_pair_kinds,
+    uses_given_negatives,
 )
 from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, get_texts_for
 from repro.spec import Run, get_first_phase
@@ -41,7 +42,9 @@ RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
 """Versions of how a stage is built. Raise one if the same input would give other content. Every stage of that kind, and
 all stages that depend on it, are then rebuilt. Version 1 is not part of a key, so old stages stay valid."""
 BYTES_PER_NUMBER, BYTES_PER_ID, BYTES_PER_HALF = 8, 4, 2
-KEYS_FILE, SAMPLED_FILE = "keys.npy", "sampled.json"
+KEYS_FILE, SAMPLED_FILE, GIVEN_FILE = "keys.npy", "sampled.json", "given.arrow"
+TEXT_KINDS = ("tokens", "keys", "embeddings", "filter_embeddings")
+"""Stages that the given hard negatives need too."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,24 @@ class StageGraph:
     """The stages of one run by kind, each created once. `stages` are those that the run needs, in building order."""
 
     run: Run
+    of_negatives: bool = False
+    """Whether tokens, embeddings and keys are those of the given hard negatives instead of the pairs."""
+
+    @cached_property
+    def given_negatives(self) -> StageGraph | None:
+        """The graph of the hard negatives that were given with the pairs. None for a run that does not use them."""
+        return StageGraph(self.run, of_negatives=True) if uses_given_negatives(self.run) else None
+
+    @property
+    def _texts(self) -> Stage:
+        """The stage that holds the texts of this graph."""
+        return self.negatives if self.of_negatives else self.selection
+
+    def _shard(
+        self, make: Callable[[Path, Part], None], join: Callable[[Path, Sequence[Path]], None]
+    ) -> Sharding | None:
+        """Return how to build a stage in shards. Given negatives may be fewer than the shards, so they have none."""
+        return None if self.of_negatives else Sharding(make, join)
 
     @cached_property
     def corpus(self) -> Stage:
@@ -113,9 +134,9 @@ class StageGraph:
             "tokens",
             key,
             make,
-            (self.selection,),
+            (self._texts,),
             self._estimate_token_bytes,
-            Sharding(make, join),
+            self._shard(make, join),
             lambda: find_commit(tokenizer_name),
         )
 
@@ -156,9 +177,9 @@ class StageGraph:
             "embeddings",
             {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings"),
             make,
-            (self.selection,),
+            (self._texts,),
             lambda: 2 * BYTES_PER_HALF * encoder.width * self._num_rows(),
-            Sharding(make_part, join),
+            self._shard(make_part, join),
             lambda: find_commit(encoder.name),
         )
 
@@ -177,7 +198,7 @@ class StageGraph:
                     append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
 
         key = {"of": "documents"} | _get_recipe_key("keys")
-        return Stage("keys", key, make, (self.selection,), self._estimate_key_bytes, Sharding(make, join))
+        return Stage("keys", key, make, (self._texts,), self._estimate_key_bytes, self._shard(make, join))
 
     @cached_property
     def positives(self) -> Stage:
@@ -235,6 +256,10 @@ class StageGraph:
     def negatives(self) -> Stage:
         """The rows of the hard negatives of every pair."""
         run = self.run
+        if self.of_negatives:
+            return StageGraph(run).negatives
+        if run.mined_negatives == "given":
+            return self._make_given_negatives_stage()
         masks_positives = run.known_positives == "mask"
 
         def make(folder: Path) -> None:
@@ -262,6 +287,22 @@ class StageGraph:
             key["mined"] = run.mined_negatives
         needs = (self.embeddings, self.positives) if masks_positives else (self.embeddings,)
         return Stage("negatives", key, make, needs, lambda: run.num_hard_negatives * self._estimate_key_bytes())
+
+    def _make_given_negatives_stage(self) -> Stage:
+        run = self.run
+
+        def make(folder: Path) -> None:
+            from repro.batches.negatives import write_given_negatives
+
+            pairs = self.selected_pairs()
+            options = {"num_hard_negatives": run.num_hard_negatives, "seed": SELECTION_SEED}
+            rows = write_given_negatives(pairs, domain_codes(run, pairs), folder / GIVEN_FILE, **options)
+            np.save(folder / "rows.npy", rows)
+
+        key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column, "mined": "given"}
+        return Stage(
+            "negatives", key, make, (self.selection,), lambda: run.num_hard_negatives * self._estimate_key_bytes()
+        )
 
     @cached_property
     def candidates(self) -> Stage:
@@ -314,7 +355,10 @@ class StageGraph:
     def _list_pair_kinds(self) -> list[tuple[StageGraph, str]]:
         """Return the kinds of stages of the training pairs, after those of the first phase."""
         earlier = self.first_phase._list_pair_kinds() if self.first_phase else []
-        return earlier + [(self, kind) for kind in list_pair_kinds(self.run)]
+        kinds = list_pair_kinds(self.run)
+        given = self.given_negatives
+        later = [(given, kind) for kind in kinds if kind in TEXT_KINDS] if given else []
+        return [*earlier, *((self, kind) for kind in kinds), *later]
 
     def _is_known(self, kind: str) -> bool:
         with suppress(ValueError):
@@ -327,7 +371,10 @@ class StageGraph:
             stage.build(progress)
 
     def selected_pairs(self, part: Part = WHOLE) -> Pairs:
-        """Load the training pairs of the run, or a part of them, from built stages."""
+        """Load the training pairs of the run, or a part of them, from built stages. Given negatives have no query."""
+        if self.of_negatives:
+            texts = read_pairs(self.negatives.path / GIVEN_FILE)
+            return texts.take(np.arange(len(texts))[part.span(len(texts))])
         pairs = read_pairs(self.corpus.path / "train.arrow")
         path = self.selection.path / "rows.npy"
         rows = load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True)
@@ -338,7 +385,9 @@ class StageGraph:
         return len(read_pairs(self.corpus.path / "train.arrow"))
 
     def _num_rows(self) -> int:
-        """Return the number of training pairs, from built stages."""
+        """Return the number of training pairs, or of given negatives, from built stages."""
+        if self.of_negatives:
+            return len(self.selected_pairs())
         return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
 
     def _estimate_token_bytes(self) -> int:

@@ -26,6 +26,7 @@ from repro.data.own.importing import plan_runs
 from repro.data.pairs import Pairs, read_pairs
 from repro.data.suites import SuiteRules
 from repro.pipeline.corpora import make_corpus_stage
+from repro.pipeline.needs import uses_given_negatives
 from repro.pipeline.token_coverage import AT_IMPORT, TextsRead, check_vocabulary, count_tokens
 from repro.planning.plan import make_plan
 from repro.records.lookup import read_runs
@@ -58,7 +59,7 @@ COUNT_DESCRIPTIONS = {
     "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
     "near_copies": "pairs that differ from another pair only in case or punctuation, kept",
     "query_is_document": "pairs whose query is the document",
-    "with_negatives": "pairs with negatives: kept, not trained on (only mined hard negatives are)",
+    "with_negatives": "pairs with negatives",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "further_pairs": "further pairs of rows with several documents or queries: one pair for each",
 }
@@ -111,9 +112,12 @@ class Planned:
             lines.append(f"  {audit.labels}")
         for name, count in audit.counts.items():
             if count and name != "long_documents":
-                is_example = name == "near_copies" and audit.near_copy
-                example = f"; for example {' and '.join(audit.near_copy)}" if is_example else ""
-                lines.append(f"  {count} {COUNT_DESCRIPTIONS.get(name, name)}{example}")
+                note = ""
+                if name == "near_copies" and audit.near_copy:
+                    note = f"; for example {' and '.join(audit.near_copy)}"
+                elif name == "with_negatives":
+                    note = f": {format_negatives_note(self.runs)}"
+                lines.append(f"  {count} {COUNT_DESCRIPTIONS.get(name, name)}{note}")
         if self.texts:
             lines += self.texts.lines()
         lines += [f"  warning: {warning}" for warning in audit.warnings]
@@ -183,6 +187,14 @@ def list_peculiarities(corpus: ImportedCorpus, sizes: Mapping[str, Mapping[str, 
             note = dataset.quirks.describe_quirks(sizes[dataset.name]["num_queries"])
             lines += [f"  {dataset.name}: {note}"] if note else []
     return lines
+
+
+def format_negatives_note(runs: Sequence[Run]) -> str:
+    """Return whether the runs train on the given negatives, or how they would."""
+    numbers = {run.num_hard_negatives for run in runs if uses_given_negatives(run)}
+    if numbers:
+        return "the first of each is trained on" if max(numbers) == 1 else f"{max(numbers)} of each are trained on"
+    return 'not trained on, unless the file of runs sets "num_hard_negatives" and "mined_negatives": "given"'
 
 
 def warn_near_duplicates(counts: Mapping[str, int]) -> list[str]:

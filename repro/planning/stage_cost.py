@@ -201,7 +201,7 @@ def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
             yield _estimate_embeddings(selection, encoder)
     if is_embedded and run.sampler == "cluster":
         yield _estimate_clusters(selection)
-    if is_trained and run.num_hard_negatives:
+    if is_trained and run.num_hard_negatives and run.mined_negatives != "given":
         yield _estimate_negatives(selection)
     if is_trained:
         yield _estimate_streamed_stage(

@@ -21,7 +21,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sampler": ("random", "domain", "cluster"),
         "packing": ("random", "greedy"),
         "filter": ("none", "surrogate"),
-        "mined_negatives": ("below", "any"),
+        "mined_negatives": ("below", "any", "given"),
         "known_positives": ("ignore", "mask"),
         "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
         "heads": ("random", "identity", "both-identity"),
@@ -71,8 +71,10 @@ class Run:
     filter: str  # false-negative filter, eq. 4
     filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
-    num_hard_negatives: int  # mined negative documents per query
-    mined_negatives: str  # candidates: documents that the surrogate ranks below the positive, or any
+    num_hard_negatives: int  # hard negatives per query
+    mined_negatives: (
+        str  # mined below the positive in the surrogate's ranking, mined at any rank, or given with the pairs
+    )
     known_positives: str  # documents of pairs with an equal query: masked and never mined, or treated as negatives
     # model (§4.2)
     architecture: str  # contextual and biencoder are trained, bm25 and surrogate are references, none: only data

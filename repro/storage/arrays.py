@@ -10,7 +10,7 @@ import mmap
 import tempfile
 import tokenize
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -95,24 +95,47 @@ def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.memmap:
     return array
 
 
-def release_pages(*arrays: np.ndarray | None) -> None:
+class JoinedRows:
+    """Two arrays whose rows are indexed as those of one: rows from len(first) on belong to the second."""
+
+    def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Join two arrays that have the same shape except for their length."""
+        self.parts = (first, second)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """Return copies of these rows, given as an array of int64."""
+        first, second = self.parts
+        in_second = rows >= len(first)
+        result = np.empty((len(rows), *first.shape[1:]), first.dtype)
+        result[~in_second] = first[rows[~in_second]]
+        result[in_second] = second[rows[in_second] - len(first)]
+        return result
+
+
+def release_pages(*arrays: np.ndarray | JoinedRows | None) -> None:
     """Release the pages of memory-mapped arrays. They are read again on the next access.
 
     Accessed pages count as memory of the process until they are released. Arrays in memory are ignored.
     """
-    for mapped in map(_find_map, arrays):
-        if mapped is not None:
-            mapped.madvise(mmap.MADV_DONTNEED)
+    for mapped in _find_maps(arrays):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def advise_random_access(*arrays: np.ndarray | None) -> None:
+def advise_random_access(*arrays: np.ndarray | JoinedRows | None) -> None:
     """Advise the system that rows of memory-mapped arrays are read in random order.
 
     It then reads single pages and skips the read-ahead, which would be wasted.
     """
-    for mapped in map(_find_map, arrays):
-        if mapped is not None:
-            mapped.madvise(mmap.MADV_RANDOM)
+    for mapped in _find_maps(arrays):
+        mapped.madvise(mmap.MADV_RANDOM)
+
+
+def _find_maps(arrays: Iterable[np.ndarray | JoinedRows | None]) -> list[mmap.mmap]:
+    parts = [part for array in arrays for part in (array.parts if isinstance(array, JoinedRows) else (array,))]
+    return [mapped for mapped in map(_find_map, parts) if mapped is not None]
 
 
 def _find_map(array: np.ndarray | None) -> mmap.mmap | None:

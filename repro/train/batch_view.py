@@ -7,7 +7,6 @@ improved contrastive loss.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,10 +25,10 @@ from repro.batches.negatives import list_document_rows
 from repro.data.pairs import Side
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.prompting import get_texts_for
-from repro.storage.arrays import advise_random_access, release_pages
+from repro.storage.arrays import JoinedRows, advise_random_access, release_pages
 
-Vectors = dict[Side, np.ndarray | None]
-"""Stored vectors (N, D) of queries and of documents, memory-mapped. None if the run stores none."""
+Vectors = dict[Side, np.ndarray | JoinedRows | None]
+"""Stored vectors of queries (N, D) and of all documents, memory-mapped. None if the run stores none."""
 SurrogateVectors = tuple[np.ndarray, np.ndarray]
 """Surrogate vectors of a batch: queries (B, D) and documents (M, D)."""
 
@@ -80,7 +79,7 @@ class BatchViewer:
         """Return the view of a batch, given its pair indices, int64 (B,)."""
         run = self.inputs.run
         rows_M = list_document_rows(pairs_B, self.inputs.negatives)
-        keys_M = np.asarray(self.inputs.content_keys[rows_M])
+        keys_M = np.asarray(self.inputs.document_keys[rows_M])
         vectors = self._load_vectors(self._stored_vectors, pairs_B, rows_M)
         scores_BM = _compute_scores(vectors)
         filter_vectors, filter_scores_BM = None, None
@@ -99,16 +98,16 @@ class BatchViewer:
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
             masked = mask_directions(query_keys_B, keys_M, masked_BM, filter_vectors, **options)
-        release_pages(self.inputs.content_keys)
+        release_pages(self.inputs.document_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
 
     @cached_property
     def _stored_vectors(self) -> Vectors:
-        return _load_by_side(self.inputs.embeddings)
+        return _list_by_side(self.inputs.embeddings("query"), self.inputs.document_embeddings())
 
     @cached_property
     def _filter_vectors(self) -> Vectors:
-        return _load_by_side(self.inputs.filter_embeddings)
+        return _list_by_side(self.inputs.filter_embeddings("query"), self.inputs.document_embeddings(of_filter=True))
 
     @cached_property
     def _surrogate(self) -> FixedEncoder:
@@ -121,17 +120,19 @@ class BatchViewer:
         release_pages(*stored.values())
         return None if queries_BD is None or documents_MD is None else (queries_BD, documents_MD)
 
-    def _load_rows(self, stored_ND: np.ndarray | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
+    def _load_rows(self, stored_ND: np.ndarray | JoinedRows | None, side: Side, rows: np.ndarray) -> np.ndarray | None:
         if stored_ND is not None:
             return np.asarray(stored_ND[rows], np.float32)
         if not self.always_scores:
             return None
+        if side == "document" and self.inputs.given_negatives is not None:
+            return self._surrogate.encode(self.inputs.document_texts(rows))
         texts = get_texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
         return self._surrogate.embed(texts.texts(rows))
 
 
-def _load_by_side(load: Callable[[Side], np.ndarray | None]) -> Vectors:
-    vectors: Vectors = {"query": load("query"), "document": load("document")}
+def _list_by_side(queries: np.ndarray | None, documents: np.ndarray | JoinedRows | None) -> Vectors:
+    vectors: Vectors = {"query": queries, "document": documents}
     advise_random_access(*vectors.values())
     return vectors
 

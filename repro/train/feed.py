@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from repro.batches.negatives import list_document_rows
-from repro.data.tokens import Tokens
+from repro.data.tokens import JoinedTokens, Tokens
 from repro.model.texts import make_texts
 from repro.seeds import derive, make_rng
 from repro.train.gradcache import StepTexts
@@ -63,7 +63,7 @@ class TrainData:
     """
 
     queries: Tokens
-    documents: Tokens
+    documents: Tokens | JoinedTokens
     batches: Batches
     filter: Callable[[np.ndarray], Filtered] | None = None
     negative_rows_NH: np.ndarray | None = None

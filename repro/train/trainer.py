@@ -202,7 +202,7 @@ def prepare_training(
     model = start_model(inputs, should_stop, progress).to(device())
     data = TrainData(
         inputs.tokens("query", model.config.vocab_size),
-        inputs.tokens("document", model.config.vocab_size),
+        inputs.document_tokens(model.config.vocab_size),
         sampler,
         build_filter(inputs),
         negative_rows_NH=inputs.negatives,

@@ -310,13 +310,19 @@ def test_near_duplicates_stay_evaluated(tmp_path: Path) -> None:
     assert any(f"{num_queries} queries have a near-duplicate" in line for line in planned.lines())
 
 
-def test_unused_positives_are_a_warning(tmp_path: Path) -> None:
-    """A further positive is searched if another row has it, but it is not judged."""
+def test_all_positives_of_a_row_are_judged(tmp_path: Path) -> None:
+    """If a row has several documents, each is relevant to the query, and none is trained on if the query is evaluated."""
     texts = [f"answer number {n} in the list of all answers" for n in range(300)]
     rows = [{"query": f"what is {n}?", "document": [text, texts[n - 1]]} for n, text in enumerate(texts)]
-    import_rows(tmp_path, rows)
-    warnings = [line for line in plan().lines() if "scored as wrong" in line and "positive" in line]
-    assert len(warnings) == 1 and "300 further positives" in warnings[0]
+    corpus = import_rows(tmp_path, rows)
+    planned = plan()
+    assert any("300 further pairs of rows" in line for line in planned.lines())
+    collection = open_collection(corpus)
+    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
+    answers = {row["query"]: set(row["document"]) for row in rows}
+    for query_id, query in zip(collection.query_ids, collection.queries, strict=True):
+        assert {text_of[document_id] for document_id in collection.judgements[query_id]} == answers[query]
+    assert len(collection.queries) > 20 and planned.report["num_pairs"] < 600
 
 
 @pytest.mark.parametrize("hold_out", [[], ["b"]], ids=["a tenth", "a domain"])

@@ -106,7 +106,13 @@ def test_batches_follow_the_filter(name: str, margin: float) -> None:
     run, keys_N = base("smoke", filter=name, filter_margin=margin), compute_content_keys(list("abcadebf"))
     vectors = {side: np.random.default_rng(len(side)).normal(size=(8, 4)) for side in ("query", "document")}
     inputs = SimpleNamespace(
-        run=run, content_keys=keys_N, embeddings=vectors.__getitem__, negatives=None, known_positives=None
+        run=run,
+        document_keys=keys_N,
+        embeddings=vectors.__getitem__,
+        document_embeddings=lambda: vectors["document"],
+        given_negatives=None,
+        negatives=None,
+        known_positives=None,
     )
     scores = vectors["query"] @ vectors["document"].T
     is_same, is_near = keys_N[:, None] == keys_N, scores >= np.diag(scores)[:, None] + margin

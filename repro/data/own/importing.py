@@ -47,6 +47,8 @@ MAX_EXAMPLES = 3
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_PER_EPOCH = 16
 PAIRS_PER_BLOCK = 8_192
+MIN_SHARE_WITH_NEGATIVES = 0.5
+"""Share of pairs with negatives from which runs train on them."""
 MAX_NEAR_COPY_CHARACTERS = 60
 """Number of characters that are shown of each text of a near copy."""
 
@@ -109,6 +111,11 @@ class Imported:
             num_more = self.counts["malformed"] - len(self.malformed)
             warnings.append("; ".join(self.malformed) + (f"; and {num_more} more" if num_more else ""))
         return tuple(warnings)
+
+    @property
+    def trains_on_negatives(self) -> bool:
+        """Whether so many pairs have negatives that the planned runs train on them."""
+        return self.counts.get("with_negatives", 0) >= MIN_SHARE_WITH_NEGATIVES * self.num_kept
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as audit.json stores them, which is everything but the folder."""
@@ -229,7 +236,8 @@ def plan_runs(
     """Return the fields of two runs: a biencoder and a contextual model, with clustered batches.
 
     The batch is the largest one that gives 16 batches per epoch and uses half of the pairs, if batches do not mix
-    domains. If none does, domains are ignored. Clusters are as large as batches, as in the paper's best setting.
+    domains. If none does, domains are ignored. Clusters are as large as batches, as in the paper's best setting. If half
+    of the pairs have negatives, the runs train on the first one of each.
 
     Args:
         imported: The audit of the corpus.
@@ -263,6 +271,9 @@ def plan_runs(
         "known_positives": "mask",
         **column,
     }
+    if imported.trains_on_negatives:
+        # one, as in the paper's best model (§6)
+        shared |= {"num_hard_negatives": 1, "mined_negatives": "given"}
     return tuple({**shared, "architecture": architecture} for architecture in ("biencoder", "contextual"))
 
 
