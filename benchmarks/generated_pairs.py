@@ -24,7 +24,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from benchmarks.harness import make_parser
-from repro.data.mined.sources.cloud import mine_cloud
+from repro.data.mined.sources.apis import mine_cloud
 from repro.storage.files import atomic_file
 
 NUM_WORDS = 30_000

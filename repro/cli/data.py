@@ -90,9 +90,8 @@ def _show_corpora(described: dict[str, Any]) -> None:
 
 def _rewrite_manifests(corpus: str) -> None:
     """Mine a corpus again and rewrite its manifests. Raises ValueError if the corpus is not mined."""
-    from repro.data.mined.functions import mine_functions
     from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, write_manifests
-    from repro.data.mined.mining import mine_added_sources, mine_all
+    from repro.data.mined.mining import mine_added_sources, mine_all, mine_functions
 
     mine: dict[str, Callable[[], None]] = {
         "desk": lambda: write_manifests(mine_all()),

@@ -59,7 +59,7 @@ def _make_mined_builder(name: str) -> Callable[[Path], None]:
 
 
 def _make_functions(folder: Path) -> None:
-    from repro.data.mined.functions import build_functions
+    from repro.data.mined.desk import build_functions
 
     build_functions(folder)
 

@@ -216,7 +216,7 @@ def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -
 def test_manifests_need_a_mined_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *args: calls.append(args))
-    for miner in ("mining.mine_all", "mining.mine_added_sources", "functions.mine_functions"):
+    for miner in ("mining.mine_all", "mining.mine_added_sources", "mining.mine_functions"):
         monkeypatch.setattr(f"repro.data.mined.{miner}", lambda: "mined")
     for name in ("dsek", "mine", "planted", "desk-views"):
         assert isinstance(run_data(name, "--write-manifests").exception, ValueError), name

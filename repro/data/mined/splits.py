@@ -63,21 +63,15 @@ HELD_OUT = (
     Group("unused", "commands", ("commands.netappfiles", "commands.vmware")),
 )
 
+
+def _one_per_domain(source: str, *domains: str) -> tuple[Dataset, ...]:
+    """Return a collection for each domain, with its name. The family is that of the source."""
+    return tuple(Dataset(domain, source, source, (domain,)) for domain in domains)
+
+
 TEST_DATASETS = (
-    Dataset("rds", "services", "services", ("rds",)),
-    Dataset("dynamodb", "services", "services", ("dynamodb",)),
-    Dataset("redshift", "services", "services", ("redshift",)),
-    Dataset("elasticache", "services", "services", ("elasticache",)),
-    Dataset("opensearch", "services", "services", ("opensearch",)),
-    Dataset("kendra", "services", "services", ("kendra",)),
-    Dataset("mediaconvert", "services", "services", ("mediaconvert",)),
-    Dataset("medialive", "services", "services", ("medialive",)),
-    Dataset("iot", "services", "services", ("iot",)),
-    Dataset("iotsitewise", "services", "services", ("iotsitewise",)),
-    Dataset("wafv2", "services", "services", ("wafv2",)),
-    Dataset("sesv2", "services", "services", ("sesv2",)),
-    Dataset("gamelift", "services", "services", ("gamelift",)),
-    Dataset("lexv2-models", "services", "services", ("lexv2-models",)),
+    *_one_per_domain("services", "rds", "dynamodb", "redshift", "elasticache", "opensearch", "kendra", "mediaconvert"),
+    *_one_per_domain("services", "medialive", "iot", "iotsitewise", "wafv2", "sesv2", "gamelift", "lexv2-models"),
     Dataset("statsmodels-tsa", "packages", "packages", ("statsmodels.tsa",)),
     Dataset("statsmodels-stats", "packages", "packages", ("statsmodels.stats",)),
     Dataset("statsmodels-models", "packages", "packages", ("statsmodels.[bdgmr]*",)),
@@ -92,14 +86,8 @@ TEST_DATASETS = (
     Dataset("openstack", "collections", "modules", ("openstack.cloud",)),
     Dataset("f5", "collections", "modules", ("f5networks.f5_modules",)),
     Dataset("zabbix", "collections", "modules", ("community.zabbix",)),
-    Dataset("compute", "cloud", "cloud", ("compute",)),
-    Dataset("bigquery", "cloud", "cloud", ("bigquery",)),
-    Dataset("youtube", "cloud", "cloud", ("youtube",)),
-    Dataset("androidpublisher", "cloud", "cloud", ("androidpublisher",)),
-    Dataset("sheets", "cloud", "cloud", ("sheets",)),
-    Dataset("healthcare", "cloud", "cloud", ("healthcare",)),
-    Dataset("classroom", "cloud", "cloud", ("classroom",)),
-    Dataset("dlp", "cloud", "cloud", ("dlp",)),
+    *_one_per_domain("cloud", "compute", "bigquery", "youtube", "androidpublisher"),
+    *_one_per_domain("cloud", "sheets", "healthcare", "classroom", "dlp"),
     Dataset("hpo-nervous-system", "medical", "phenotypes", ("abnormality of the nervous system",)),
     Dataset("hpo-heart", "medical", "phenotypes", ("abnormality of the cardiovascular system",)),
     Dataset("hpo-eye", "medical", "phenotypes", ("abnormality of the eye",)),
@@ -112,12 +100,7 @@ TEST_DATASETS = (
 )
 
 VALIDATION_DATASETS = (
-    Dataset("connect", "services", "services", ("connect",)),
-    Dataset("customer-profiles", "services", "services", ("customer-profiles",)),
-    Dataset("workspaces", "services", "services", ("workspaces",)),
-    Dataset("glue", "services", "services", ("glue",)),
-    Dataset("athena", "services", "services", ("athena",)),
-    Dataset("datazone", "services", "services", ("datazone",)),
+    *_one_per_domain("services", "connect", "customer-profiles", "workspaces", "glue", "athena", "datazone"),
     Dataset("matplotlib", "packages", "packages", ("matplotlib", "matplotlib.[abcf]*")),
     Dataset("matplotlib-artists", "packages", "packages", ("matplotlib.[lptw]*",)),
     Dataset("huggingface-hub", "packages", "packages", ("huggingface_hub*",)),

@@ -17,12 +17,13 @@ MIN_ROWS_PER_DOMAIN = 64
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def merge_small_domains(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows. Domains with fewer than `MIN_ROWS_PER_DOMAIN` rows become `….others` of their source."""
+def merge_small_domains(rows: Iterable[Row], rest: str | None = None) -> Iterator[Row]:
+    """Yield the rows. Domains with fewer than `MIN_ROWS_PER_DOMAIN` rows become `rest`, or `….others` of their source."""
     all_rows = list(rows)
     sizes = Counter(row.domain for row in all_rows)
     for row in all_rows:
-        yield row if sizes[row.domain] >= MIN_ROWS_PER_DOMAIN else row._replace(domain=f"{row.source}.others")
+        is_small = sizes[row.domain] < MIN_ROWS_PER_DOMAIN
+        yield row._replace(domain=rest or f"{row.source}.others") if is_small else row
 
 
 def parse_python(code: str) -> ast.Module:

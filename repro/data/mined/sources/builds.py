@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.sources.docstrings import MIN_SUMMARY_WORDS, strip_markup
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
@@ -29,10 +28,6 @@ _TARGET = re.compile(r"(?::[\w:+-]+:)?`([^`<]*?) ?<[^`>]*>`_{0,2}")
 
 def mine_builds() -> Iterator[Row]:
     """Yield the sections of all pages except release notes. The domain is the kind of page."""
-    yield from merge_small_domains(_iter_rows())
-
-
-def _iter_rows() -> Iterator[Row]:
     for name, text in iter_wheel_texts("cmake", "cmake/data/share/cmake-*/Help/*/*.rst"):
         kind, page = PurePosixPath(name).parts[5], PurePosixPath(name).stem
         if kind == "release":

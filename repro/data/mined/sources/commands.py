@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from repro.data.mined.sources import join_lines, merge_small_domains, parse_python, parse_yaml
+from repro.data.mined.sources import join_lines, parse_python, parse_yaml
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, join_words, split_identifier
@@ -18,10 +18,6 @@ _EXAMPLE = re.compile(r"^\s*:example:", re.MULTILINE)
 
 def mine_commands() -> Iterator[Row]:
     """Yield commands, their examples and options. The domain is the first word of the command."""
-    yield from merge_small_domains(_iter_rows())
-
-
-def _iter_rows() -> Iterator[Row]:
     for name, text in iter_wheel_texts("azure-cli", "azure/cli/command_modules/*.py"):
         if PurePosixPath(name).name == "_help.py":
             rows = _iter_help_rows(text)
@@ -30,13 +26,8 @@ def _iter_rows() -> Iterator[Row]:
         else:
             continue
         for key, query, document in rows:
-            yield Row(
-                f"{SOURCE}/{key}",
-                join_words(query),
-                join_words(document),
-                f"{SOURCE}.{key.split(maxsplit=1)[0]}",
-                SOURCE,
-            )
+            domain = f"{SOURCE}.{key.split(maxsplit=1)[0]}"
+            yield Row(f"{SOURCE}/{key}", join_words(query), join_words(document), domain, SOURCE)
 
 
 def _iter_help_rows(text: str) -> Iterator[tuple[str, str, str]]:
@@ -80,11 +71,8 @@ def _iter_option_rows(command: str, owner: ast.ClassDef) -> Iterator[tuple[str, 
             case ast.Assign(targets=[ast.Attribute(attr=option)], value=ast.Call(keywords=keywords)):
                 for keyword in keywords:
                     if keyword.arg == "help" and isinstance(keyword.value, ast.Constant):
-                        yield (
-                            f"{command} {option}",
-                            f"{split_identifier(command)} {split_identifier(option)}",
-                            str(keyword.value.value),
-                        )
+                        query = f"{split_identifier(command)} {split_identifier(option)}"
+                        yield f"{command} {option}", query, str(keyword.value.value)
 
 
 def _iter_summary_rows(command: str, summary: str, details: str) -> Iterator[tuple[str, str, str]]:

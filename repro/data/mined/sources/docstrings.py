@@ -1,44 +1,50 @@
-"""Rows from Python docstrings of installed packages, parsed with `ast`: summary line → rest, or name → summary."""
+"""Rows from Python docstrings of installed packages, parsed with `ast`.
+
+The source `packages` has summary line → rest, or name → summary. The source `functions` has first paragraph → remaining
+code. Its format follows CodeSearchNet (Husain et al. 2019) for one language. White space of the code is collapsed.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.data.mined.sources import MIN_ROWS_PER_DOMAIN, parse_python
+from repro.data.mined.sources import merge_small_domains, parse_python
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, get_package_folder, join_words, split_identifier
 
-SOURCE = "packages"
+SOURCE, FUNCTIONS = "packages", "functions"
 MIN_SUMMARY_WORDS = 4
+MIN_LINES = 3
+"""Smallest function without its docstring. Shorter ones only call another, and CodeSearchNet drops them too."""
 
 # Packages whose version determines their text. PyTorch and transformers are excluded, because users install builds with
 # different text, and the corpus must be the same on every machine.
-PACKAGES = (
-    "numpy",
-    "scipy",
-    "pandas",
-    "sklearn",
-    "matplotlib",
-    "seaborn",
-    "statsmodels",
-    "sympy",
-    "mpmath",
-    "networkx",
-    "gensim",
-    "polars",
-    "datasets",
-    "huggingface_hub",
-    "sentence_transformers",
-    "mteb",
-    "pydantic",
-    "PIL",
-    "fontTools",
-    "rich",
-)
+PACKAGES: dict[str, tuple[str, str]] = {
+    "numpy": ("numpy", "BSD-3-Clause"),
+    "scipy": ("scipy", "BSD-3-Clause"),
+    "pandas": ("pandas", "BSD-3-Clause"),
+    "sklearn": ("scikit-learn", "BSD-3-Clause"),
+    "matplotlib": ("matplotlib", "PSF-2.0"),
+    "seaborn": ("seaborn", "BSD-3-Clause"),
+    "statsmodels": ("statsmodels", "BSD-3-Clause"),
+    "sympy": ("sympy", "BSD-3-Clause"),
+    "mpmath": ("mpmath", "BSD-3-Clause"),
+    "networkx": ("networkx", "BSD-3-Clause"),
+    "gensim": ("gensim", "LGPL-2.1-only"),
+    "polars": ("polars", "MIT"),
+    "datasets": ("datasets", "Apache-2.0"),
+    "huggingface_hub": ("huggingface_hub", "Apache-2.0"),
+    "sentence_transformers": ("sentence-transformers", "Apache-2.0"),
+    "mteb": ("mteb", "Apache-2.0"),
+    "pydantic": ("pydantic", "MIT"),
+    "PIL": ("pillow", "MIT-CMU"),
+    "fontTools": ("fonttools", "MIT"),
+    "rich": ("rich", "MIT"),
+}
+"""The wheel of each package, and the licence of its text."""
 
 # numpy.distutils exists in wheels of some Python versions only. The others are tests or copies of other packages.
 _SKIPPED_FOLDERS = frozenset(
@@ -56,7 +62,8 @@ _MARKUP = (
     (re.compile(r"\[[0-9]+\]_"), ""),
 )
 _LAST_SECTIONS = re.compile(r"^\s*(?:Examples?|References|See Also|Doctests?)\s*:{0,2}\s*$", re.MULTILINE)
-_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Documented = ast.Module | ast.ClassDef | _Function
 
 
 def mine_packages() -> Iterator[Row]:
@@ -68,15 +75,13 @@ def mine_packages() -> Iterator[Row]:
 def mine_package(module: str) -> Iterator[Row]:
     """Yield the documented modules, classes and functions of one package. The domain is the direct sub-package.
 
-    Sub-packages with fewer than `MIN_ROWS_PER_DOMAIN` rows share the domain of the package.
+    Small sub-packages share the domain of the package.
     """
     rows: list[Row] = []
     for relative, name, code in iter_documented_files(module):
         domain = f"{module}.{relative.parts[0].removesuffix('.py')}"
         rows += _iter_file_rows(code, name, domain)
-    sizes = Counter(row.domain for row in rows)
-    for row in rows:
-        yield row if sizes[row.domain] >= MIN_ROWS_PER_DOMAIN else row._replace(domain=module)
+    yield from merge_small_domains(rows, module)
 
 
 def iter_documented_files(package: str) -> Iterator[tuple[Path, str, str]]:
@@ -92,16 +97,13 @@ def iter_documented_files(package: str) -> Iterator[tuple[Path, str, str]]:
 
 def is_mined(relative: Path) -> bool:
     """Return whether a file, given by its path inside a package, has the package's own text on every platform."""
-    skipped = any(part in _SKIPPED_FOLDERS for part in relative.parts) or relative.name.startswith(
-        ("test_", "conftest")
-    )
-    return not skipped and relative.name not in _GENERATED_FILES
+    is_test = relative.name.startswith(("test_", "conftest"))
+    return not is_test and relative.name not in _GENERATED_FILES and _SKIPPED_FOLDERS.isdisjoint(relative.parts)
 
 
 def _iter_file_rows(code: str, name: str, domain: str) -> Iterator[Row]:
     for owner, node in iter_documented_nodes(parse_python(code), name):
-        docstring = ast.get_docstring(node)
-        if docstring:
+        if docstring := ast.get_docstring(node):
             query, document = _split(owner, _LAST_SECTIONS.split(docstring, maxsplit=1)[0])
             yield Row(f"{SOURCE}/{owner}", query, document, domain, SOURCE)
 
@@ -110,7 +112,7 @@ def iter_documented_nodes(node: _Documented, name: str) -> Iterator[tuple[str, _
     """Yield a module, class or function and those inside it, with their names. Dunder names are skipped."""
     yield name, node
     for inner in node.body:
-        if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not inner.name.startswith("__"):
+        if isinstance(inner, ast.ClassDef | _Function) and not inner.name.startswith("__"):
             yield from iter_documented_nodes(inner, f"{name}.{inner.name}")
 
 
@@ -134,3 +136,30 @@ def strip_markup(text: str) -> str:
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return join_words(text)
+
+
+def mine_functions() -> Iterator[Row]:
+    """Yield the documented functions and methods of all packages. The domain is the package."""
+    for package in PACKAGES:
+        for _, name, code in iter_documented_files(package):
+            yield from _iter_function_rows(code, name, package)
+
+
+def _iter_function_rows(code: str, name: str, domain: str) -> Iterator[Row]:
+    lines = code.splitlines()
+    for owner, node in iter_documented_nodes(parse_python(code), name):
+        docstring = ast.get_docstring(node)
+        if docstring and isinstance(node, _Function):
+            query = strip_markup(docstring.partition("\n\n")[0]).rstrip(".")
+            body = strip_docstring(node, lines)
+            if len(query.split()) >= MIN_SUMMARY_WORDS and len(body) >= MIN_LINES:
+                yield Row(f"{FUNCTIONS}/{owner}", query, join_words(" ".join(body)), domain, FUNCTIONS)
+
+
+def strip_docstring(node: _Function, lines: list[str]) -> list[str]:
+    """Return the lines of a function from its `def` on, without its docstring and empty lines."""
+    docstring = node.body[0]
+    first, last = docstring.lineno, docstring.end_lineno or docstring.lineno
+    # line numbers begin with 1
+    numbered = enumerate(lines[node.lineno - 1 : node.end_lineno], node.lineno)
+    return [line.strip() for number, line in numbered if line.strip() and not first <= number <= last]

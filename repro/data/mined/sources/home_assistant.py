@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import join_words, split_identifier
@@ -21,10 +20,6 @@ _MARKS = re.compile(r"[`*_#]+(?=\S)|(?<=\S)[`*_]+(?=\s|$)")
 
 def mine_homes() -> Iterator[Row]:
     """Yield the texts of all integrations. The domain is the part of the program that shows them."""
-    yield from merge_small_domains(_iter_rows())
-
-
-def _iter_rows() -> Iterator[Row]:
     for name, text in iter_wheel_texts("homeassistant", "homeassistant/components/*/translations/en.json"):
         integration = PurePosixPath(name).parts[2]
         for part, content in json.loads(text).items():

@@ -24,12 +24,11 @@ def mine_modules() -> Iterator[Row]:
     """Yield the rows of all modules. Collections and files are sorted by name."""
     for collection, folder in _iter_collections():
         for path in sorted(folder.rglob("*.py")):
+            match = _DOCUMENTATION.search(path.read_text(encoding="utf-8"))
             # A few modules have documentation that is invalid YAML. The manifest pins the number of rows.
-            documentation = _read_documentation(path)
-            if documentation:
-                yield from _iter_module_rows(
-                    collection, path.relative_to(folder).with_suffix("").as_posix(), documentation
-                )
+            if match and (documentation := parse_yaml(ast.literal_eval(match[1]))):
+                module = path.relative_to(folder).with_suffix("").as_posix()
+                yield from _iter_module_rows(collection, module, documentation)
 
 
 def _iter_collections() -> Iterator[tuple[str, Path]]:
@@ -39,11 +38,6 @@ def _iter_collections() -> Iterator[tuple[str, Path]]:
         name = ".".join(folder.relative_to(root).parts[:2])
         if name not in GENERATED_COLLECTIONS:
             yield name, folder
-
-
-def _read_documentation(path: Path) -> dict[str, Any]:
-    match = _DOCUMENTATION.search(path.read_text(encoding="utf-8"))
-    return parse_yaml(ast.literal_eval(match[1])) if match else {}
 
 
 def _iter_module_rows(collection: str, module: str, documentation: dict[str, Any]) -> Iterator[Row]:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from repro.data.mined.sources import merge_small_domains
 from repro.data.mined.wheels import iter_wheel_texts
 from repro.data.pairs import Row
 from repro.data.wording import MIN_DOCUMENT_WORDS, split_identifier, strip_html
@@ -26,27 +25,21 @@ Pair = tuple[str, str, str]
 
 
 def mine_containers() -> Iterator[Row]:
-    """Yield the objects of kubernetes and their fields. The domain is the version of the object."""
-    yield from merge_small_domains(
-        _iter_rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _describe_field, _parse_version)
-    )
+    """Return the objects of kubernetes and their fields. The domain is the version of the object."""
+    return _iter_rows(CONTAINERS, "kubernetes", "kubernetes/client/models/*.py", _describe_field, _parse_version)
 
 
 def mine_health() -> Iterator[Row]:
-    """Yield the elements of the resources of the newest FHIR release. The domain is the resource.
+    """Return the elements of the resources of the newest FHIR release. The domain is the resource.
 
     Older releases have nearly the same text. They are in folders with capital letters, which are skipped.
     """
-    yield from merge_small_domains(
-        _iter_rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _make_title, lambda name, _: name.stem)
-    )
+    return _iter_rows(HEALTH, "fhir.resources", "fhir/resources/[a-z]*.py", _make_title, lambda name, _: name.stem)
 
 
 def mine_payments() -> Iterator[Row]:
-    """Yield the fields of stripe's objects and the parameters of its methods. The domain is the object."""
-    yield from merge_small_domains(
-        _iter_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented_fields, _get_object_name)
-    )
+    """Return the fields of stripe's objects and the parameters of its methods. The domain is the object."""
+    return _iter_rows(PAYMENTS, "stripe", "stripe/*.py", _iter_documented_fields, _get_object_name)
 
 
 def _iter_rows(
@@ -108,12 +101,10 @@ def _iter_fields(owner: ast.ClassDef) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the fields of a class that are declared by a call, with the string arguments of the call by name."""
     for node in owner.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(node.value, ast.Call):
-            texts = {
-                keyword.arg: keyword.value.value
-                for keyword in node.value.keywords
-                if isinstance(keyword.value, ast.Constant)
+            constants = {
+                word.arg: word.value.value for word in node.value.keywords if isinstance(word.value, ast.Constant)
             }
-            yield node.target.id, {key: text for key, text in texts.items() if key and isinstance(text, str)}
+            yield node.target.id, {key: text for key, text in constants.items() if key and isinstance(text, str)}
 
 
 def _parse_version(file: PurePosixPath, key: str) -> str:
