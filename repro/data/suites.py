@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -63,64 +63,47 @@ class Collection:
 def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Collection:
     """Apply the rules of this module to the rows of one domain. Raises ValueError if no query is left."""
     form = rules.form
-    documents = _merge_documents(rows, form)
-    ambiguous = _find_ambiguous_queries(rows, form)
+    documents: dict[str, list[Row]] = defaultdict(list)
+    answers: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        key = form(row.document)
+        documents[key].append(row)
+        answers[form(row.query)].add(key)
+    ambiguous = {query for query, keys in answers.items() if len(keys) > 1}
     # By hash: a random choice that is the same on every machine and stays stable if rows are added.
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
     texts = chosen if form is normalise else [normalise(key) for key in chosen]
     near_duplicates = set(compress(chosen, has_near_duplicate(texts, rules.near_duplicate)))
-    shared = _find_documents(ambiguous, documents, chosen, form) if rules.several_answers else {}
+    # the ambiguous queries that are not asked yet
+    shared = set(ambiguous) if rules.several_answers else set()
     queries: list[tuple[list[str], Row]] = []
     counts = {"num_ambiguous": 0, "num_near_duplicate": 0}
     for key in chosen:
-        row = _find_query(documents[key], ambiguous, shared, form)
-        if row is None:
+        # the first unambiguous query, or else the first shared one
+        unambiguous = (row for row in documents[key] if form(row.query) not in ambiguous)
+        asked = next(unambiguous, None) or next((row for row in documents[key] if form(row.query) in shared), None)
+        if asked is None:
             counts["num_ambiguous"] += not rules.several_answers
             continue
-        # Removed from `shared`, so that a query with several documents is asked once.
-        relevant = shared.pop(form(row.query), [key])
+        query = form(asked.query)
+        relevant = [other for other in chosen if other in answers[query]] if query in shared else [key]
+        # A query with several documents is asked once.
+        shared.discard(query)
         is_unique = near_duplicates.isdisjoint(relevant)
         is_kept = is_unique or (rules.keeps_near_duplicates and len(queries) < rules.max_queries)
         # The kept queries are counted if the rule keeps near-duplicates, otherwise the dropped ones.
         counts["num_near_duplicate"] += not is_unique and is_kept == rules.keeps_near_duplicates
         if is_kept:
-            queries.append(([documents[key][0].id for key in relevant], row))
+            queries.append(([documents[other][0].id for other in relevant], asked))
     if not queries:
         raise ValueError(
-            f"the collection {name!r} has no query left of {len(rows)} rows: {_explain_no_query(counts, rules)}"
+            f"the collection {name!r} has no query left of {len(rows)} rows: {counts['num_ambiguous']} are asked of several "
+            f"documents, {counts['num_near_duplicate']} have a near-duplicate ({100 * rules.near_duplicate:.0f} % of their "
+            "words): widen its domains"
         )
     retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], queries[: rules.max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
     return Collection(retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)})
-
-
-def _explain_no_query(counts: Mapping[str, int], rules: SuiteRules) -> str:
-    descriptions = {
-        "num_ambiguous": "are asked of several documents",
-        "num_near_duplicate": f"have a near-duplicate ({100 * rules.near_duplicate:.0f} % of their words)",
-    }
-    reasons = [f"{counts[key]} {description}" for key, description in descriptions.items() if counts[key]]
-    return f"{'all ' * (len(reasons) == 1)}{', '.join(reasons)}: widen its domains"
-
-
-def _find_documents(
-    queries: set[str], documents: Mapping[str, Sequence[Row]], chosen: Sequence[str], form: Callable[[str], str]
-) -> dict[str, list[str]]:
-    """Return the chosen documents of each of these queries."""
-    documents_by_query: dict[str, list[str]] = defaultdict(list)
-    for key in chosen:
-        for query in dict.fromkeys(form(row.query) for row in documents[key]):
-            if query in queries:
-                documents_by_query[query].append(key)
-    return dict(documents_by_query)
-
-
-def _find_query(
-    rows: Sequence[Row], ambiguous: set[str], shared: Mapping[str, object], form: Callable[[str], str]
-) -> Row | None:
-    """Return the first row of a document with an unambiguous query, or the first one with a shared query."""
-    unambiguous = (row for row in rows if form(row.query) not in ambiguous)
-    return next(unambiguous, None) or next((row for row in rows if form(row.query) in shared), None)
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:
@@ -138,20 +121,6 @@ def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray
     jaccard = num_shared / np.maximum(sizes[:, None] + sizes[None, :] - num_shared, 1)
     np.fill_diagonal(jaccard, 0.0)
     return jaccard.max(axis=1, initial=0.0) >= threshold
-
-
-def _merge_documents(rows: Sequence[Row], form: Callable[[str], str]) -> dict[str, list[Row]]:
-    merged: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        merged[form(row.document)].append(row)
-    return dict(merged)
-
-
-def _find_ambiguous_queries(rows: Sequence[Row], form: Callable[[str], str]) -> set[str]:
-    answers: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        answers[form(row.query)].add(form(row.document))
-    return {query for query, documents in answers.items() if len(documents) > 1}
 
 
 def _hash(text: str) -> bytes:

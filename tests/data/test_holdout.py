@@ -118,7 +118,7 @@ def test_impossible_holdouts_are_named(tmp_path: Path) -> None:
     rules = SuiteRules(several_answers=True)
     with pytest.raises(ValueError, match=r"not all of \['a', 'b'\] can be held out .*b"):
         hold_out(store_pairs(tmp_path, [*make_rows({"a": 30}), *near_duplicates]), ["a", "b"], rules)
-    with pytest.raises(ValueError, match=r"nothing can be held out .*: all 1 have a near-duplicate"):
+    with pytest.raises(ValueError, match=r"nothing can be held out .*, 1 have a near-duplicate"):
         hold_out(store_pairs(tmp_path, near_duplicates), ["b"], rules)
 
 
@@ -126,7 +126,7 @@ def test_few_documents_are_named(tmp_path: Path) -> None:
     labels = [text for text in map("label {}".format, range(40)) if holdout._hash(normalise(text)) % 10][:4]
     rows = [Row(f"{n}", f"question {n}", labels[n % 4], "ab"[n % 2], "mine") for n in range(1000)]
     rows += [Row(f"s{n}", f"ask {n}", f"answer {n}", "small", "mine") for n in range(50)]
-    with pytest.raises(ValueError, match=r"1000 pairs of \['a', 'b'\] with 4 different documents"):
+    with pytest.raises(ValueError, match="one document in 10, here none"):
         hold_out(store_pairs(tmp_path, rows))
 
 

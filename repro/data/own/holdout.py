@@ -66,11 +66,14 @@ def hold_out(
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_format_names(pairs.domain_names)}")
     groups = {name: name for name in domains} or _find_largest_domains(pairs)
-    rows_by_group = _select_lowest_hash_rows(pairs, groups, rules, select_all=bool(domains))
+    lowest: dict[str, LowestHashes] = defaultdict(lambda: LowestHashes(rules.max_documents))
+    for group, key, row in _iter_candidates(pairs, groups, rules.form, select_all=bool(domains)):
+        lowest[group].add(key, row)
     retrievals: list[Retrieval] = []
     errors: list[str] = []
-    for group, rows in sorted(rows_by_group.items()):
+    for group in sorted(lowest):
         name = get_collection_name(group, [retrieval.name for retrieval in retrievals])
+        rows = [row for document_rows in lowest[group].rows.values() for row in document_rows]
         try:
             collection = build_collection(name, rows, rules)
         except ValueError as error:
@@ -81,8 +84,11 @@ def hold_out(
             near_duplicates[name] = collection.counts["num_near_duplicate"]
     reasons = "; ".join(errors[:3])
     if not retrievals:
-        reasons = reasons or _explain_too_few(pairs, groups, rules.form)
-        raise ValueError(f"nothing can be held out to evaluate on ({reasons})")
+        reasons = reasons or f"a hash of the text holds out one document in {SHARE}, here none"
+        raise ValueError(
+            f"nothing can be held out to evaluate on ({reasons}): hold out a whole domain with --hold-out DOMAIN, or give "
+            "a collection with --evaluate-on FOLDER"
+        )
     if domains and errors:
         raise ValueError(f"not all of {list(domains)} can be held out to evaluate on ({reasons}): name others")
     return retrievals
@@ -160,13 +166,9 @@ def training_rows(
     # Reading one row ahead shows an empty corpus before the caller opens its file.
     first = next(rows, None)
     if first is None:
-        reasons = []
-        if domains:
-            reasons.append(f"{counts['in_held_out_domains']} of {_format_names(domains)}, held out whole")
-        if counts["evaluated"]:
-            reasons.append(f"{counts['evaluated']} with a text that is evaluated")
         raise ValueError(
-            f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({'; '.join(reasons)}): "
+            f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({counts['in_held_out_domains']} of "
+            f"{_format_names(domains)}, held out whole; {counts['evaluated']} with a text that is evaluated): "
             "hold out fewer domains, or import more pairs"
         )
     yield from drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
@@ -179,11 +181,9 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
     `MAX_SET_APART`. The list is empty if there are fewer than `SET_APART_FROM` documents, or if training would lose
     more than `MAX_LOST_SHARE` of its pairs because they share a query with the chosen ones. Memory holds the chosen rows.
     """
-    # One pass with a heap of the lowest hashes. The number of documents is only needed up to the limit below.
+    # One pass for the lowest hashes. The number of documents is only needed up to the limit below.
     keys: set[int] = set()
-    candidates: dict[int, list[Row]] = {}
-    # The heap holds negative hashes, so its first element is the largest hash.
-    heap: list[int] = []
+    candidates = LowestHashes(MAX_SET_APART)
     num_rows = 0
     for row in iter_training_rows():
         num_rows += 1
@@ -191,20 +191,34 @@ def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Ro
         # Beyond this number the share exceeds the maximum anyway.
         if len(keys) < MAX_SET_APART * SET_APART_SHARE:
             keys.add(key)
-        if key in candidates:
-            candidates[key].append(row)
-        elif len(heap) < MAX_SET_APART:
-            candidates[key] = [row]
-            heapq.heappush(heap, -key)
-        elif -key > heap[0]:
-            del candidates[-heapq.heapreplace(heap, -key)]
-            candidates[key] = [row]
+        candidates.add(key, row)
     if len(keys) < SET_APART_FROM:
         return []
     num_documents = min(MAX_SET_APART, max(MIN_SET_APART, len(keys) // SET_APART_SHARE))
-    set_apart = [row for key in sorted(candidates)[:num_documents] for row in candidates[key]]
+    set_apart = [row for key in sorted(candidates.rows)[:num_documents] for row in candidates.rows[key]]
     num_remaining = sum(1 for _ in drop_set_apart(iter_training_rows(), set_apart, Counter()))
     return set_apart if num_rows - num_remaining <= MAX_LOST_SHARE * num_rows else []
+
+
+class LowestHashes:
+    """The rows of the documents with the lowest hashes, at most `max_documents` of them, by hash."""
+
+    def __init__(self, max_documents: int) -> None:
+        self.max_documents = max_documents
+        self.rows: dict[int, list[Row]] = {}
+        # The heap holds negative hashes, so its first element is the largest hash, which is dropped first.
+        self._heap: list[int] = []
+
+    def add(self, key: int, row: Row) -> None:
+        """Add a row of the document with this hash."""
+        if key in self.rows:
+            self.rows[key].append(row)
+        elif len(self._heap) < self.max_documents:
+            self.rows[key] = [row]
+            heapq.heappush(self._heap, -key)
+        elif -key > self._heap[0]:
+            self.rows[key] = [row]
+            del self.rows[-heapq.heapreplace(self._heap, -key)]
 
 
 def drop_set_apart(rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
@@ -268,26 +282,6 @@ def _find_largest_domains(pairs: Pairs) -> dict[str, str]:
     return {name: name for name in large} or dict.fromkeys(pairs.domain_names, ALL)
 
 
-def _select_lowest_hash_rows(
-    pairs: Pairs, groups: dict[str, str], rules: SuiteRules, *, select_all: bool
-) -> dict[str, list[Row]]:
-    """Return the rows of the documents with the lowest hashes, per group."""
-    rows_by_key: dict[str, dict[int, list[Row]]] = defaultdict(dict)
-    heaps: dict[str, list[int]] = defaultdict(list)
-    for group, key, row in _iter_candidates(pairs, groups, rules.form, select_all=select_all):
-        selected, heap = rows_by_key[group], heaps[group]
-        if key in selected:
-            selected[key].append(row)
-        elif len(heap) < rules.max_documents:
-            selected[key] = [row]
-            heapq.heappush(heap, -key)
-        # The heap holds negative hashes, so its first element is the largest hash, which is dropped first.
-        elif -key > heap[0]:
-            selected[key] = [row]
-            del selected[-heapq.heapreplace(heap, -key)]
-    return {group: [row for rows in selected.values() for row in rows] for group, selected in rows_by_key.items()}
-
-
 def _iter_candidates(
     pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, select_all: bool
 ) -> Iterator[tuple[str, int, Row]]:
@@ -301,17 +295,6 @@ def _iter_candidates(
         for position, row in zip(selected, _read_rows(pairs, indices[selected]), strict=True):
             yield groups[row.domain], keys[position], row
         pairs.release_pages()
-
-
-def _explain_too_few(pairs: Pairs, groups: dict[str, str], form: Callable[[str], str]) -> str:
-    """Explain that there are so few documents that the hash selected none."""
-    keys = [key for _, key, _ in _iter_candidates(pairs, groups, form, select_all=True)]
-    documents = count_noun(len(set(keys)), "different document")
-    return (
-        f"{count_noun(len(keys), 'pair')} of {_format_names(list(groups))} with {documents}: a hash of the text "
-        f"holds out one document in {SHARE}, here none; hold out a whole domain with --hold-out DOMAIN, or give a "
-        "collection with --evaluate-on FOLDER"
-    )
 
 
 def _hash(text: str) -> int:

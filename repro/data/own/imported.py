@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,10 @@ from repro.data.own.evaluation_folders import (
     write_given,
 )
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
+from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
+from repro.data.wording import normalise, normalize_loosely, normalize_text
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, read_json
 from repro.storage.lease import Lease, acquire, get_last_owner, lease_folder, remove_leftovers
@@ -197,73 +200,65 @@ def find_imported(name: str) -> ImportedCorpus:
 
 def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
     """Return the function that writes training pairs, suite and report to a folder."""
+    return partial(_build_evaluation_set if corpus.only_evaluates else _build_corpus, corpus)
 
-    def make(folder: Path) -> None:
-        from repro.data.own.holdout import (
-            ALL,
-            FAMILY,
-            drop_set_apart,
-            extend_to_all_documents,
-            hold_out,
-            select_set_apart,
-            training_rows,
-        )
-        from repro.data.pairs import Row, read_pairs, write_pairs
-        from repro.data.suites import SuiteRules
-        from repro.data.wording import normalise, normalize_loosely, normalize_text
 
-        suite = folder / "suites" / corpus.name
-        if corpus.only_evaluates:
-            _copy_given(corpus, suite)
-            _write_json(folder / "report.json", {"num_pairs": 0, "suite": _count_texts(suite)})
-            return
-        counts: Counter[str] = Counter()
-        near_duplicates: dict[str, int] = {}
-        pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
-        if (corpus.folder / GIVEN_FOLDER).is_dir():
-            _copy_given(corpus, suite)
-            # the import has already dropped rows that share a text with them
-            collections: list[Retrieval] = []
-        else:
-            is_old = corpus.recipe == OLDEST_RECIPE
-            rules = SuiteRules(
-                several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else normalize_text
-            )
-            collections = hold_out(pairs, corpus.held_out_domains, rules, near_duplicates)
-            searched = collections
-            if not is_old:
-                searched = extend_to_all_documents(pairs, collections, as_one=not corpus.held_out_domains)
-            names = [collection.name for collection in searched]
-            if near_duplicates and names == [ALL]:
-                near_duplicates = {ALL: sum(near_duplicates.values())}
-            for collection in searched:
-                write_beir_folder(suite / collection.name, collection)
-            write_suite(suite, corpus.name, [(name, FAMILY) for name in names], dict.fromkeys(names, Quirks()))
+def _build_evaluation_set(corpus: ImportedCorpus, folder: Path) -> None:
+    suite = folder / "suites" / corpus.name
+    _copy_given(corpus, suite)
+    _write_json(folder / "report.json", {"num_pairs": 0, "suite": _count_texts(suite)})
+
+
+def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
+    # imported on demand, because it loads scipy
+    from repro.data.own import holdout
+    from repro.data.suites import SuiteRules
+
+    suite = folder / "suites" / corpus.name
+    is_old = corpus.recipe == OLDEST_RECIPE
+    counts: Counter[str] = Counter()
+    near_duplicates: dict[str, int] = {}
+    pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
+    # if collections were given, the import has already dropped rows that share a text with them
+    collections: list[Retrieval] = []
+    if (corpus.folder / GIVEN_FOLDER).is_dir():
+        _copy_given(corpus, suite)
+    else:
+        form = normalise if is_old else normalize_text
+        rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=form)
+        collections = holdout.hold_out(pairs, corpus.held_out_domains, rules, near_duplicates)
+        searched = collections
+        if not is_old:
+            searched = holdout.extend_to_all_documents(pairs, collections, as_one=not corpus.held_out_domains)
+        names = [collection.name for collection in searched]
+        if near_duplicates and names == [holdout.ALL]:
+            near_duplicates = {holdout.ALL: sum(near_duplicates.values())}
+        for collection in searched:
+            write_beir_folder(suite / collection.name, collection)
+        write_suite(suite, corpus.name, [(name, holdout.FAMILY) for name in names], dict.fromkeys(names, Quirks()))
+
+    def iter_training_rows(counts: Counter[str]) -> Iterator[Row]:
         # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
-        form = normalise if corpus.recipe == OLDEST_RECIPE else normalize_loosely
+        form = normalise if is_old else normalize_loosely
+        return holdout.training_rows(pairs, collections, corpus.held_out_domains, counts, form)
 
-        def iter_training_rows(counts: Counter[str]) -> Iterator[Row]:
-            return training_rows(pairs, collections, corpus.held_out_domains, counts, form)
-
-        rows = iter_training_rows(counts)
-        if corpus.recipe >= FIRST_RECIPE_WITH_SET_APART:
-            # The rows are read twice more, each time from disk, because they may not fit into memory.
-            set_apart = select_set_apart(lambda: iter_training_rows(Counter()))
-            if set_apart:
-                write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
-                rows = drop_set_apart(rows, set_apart, counts)
-        num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
-        report = {
-            "import": corpus.found.to_json(),
-            "num_pairs": num_pairs,
-            "left_out": dict(counts),
-            "suite": _count_texts(suite),
-            "near_duplicates": near_duplicates,
-            "held_out_documents": sum(len(collection.document_ids) for collection in collections),
-        }
-        _write_json(folder / "report.json", report)
-
-    return make
+    rows = iter_training_rows(counts)
+    if corpus.recipe >= FIRST_RECIPE_WITH_SET_APART:
+        # The rows are read twice more, each time from disk, because they may not fit into memory.
+        set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()))
+        if set_apart:
+            write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
+            rows = holdout.drop_set_apart(rows, set_apart, counts)
+    num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
+    report = {
+        "import": corpus.found.to_json(),
+        "num_pairs": num_pairs,
+        "left_out": dict(counts),
+        "suite": _count_texts(suite),
+        "near_duplicates": near_duplicates,
+        "held_out_documents": sum(len(collection.document_ids) for collection in collections),
+    }
+    _write_json(folder / "report.json", report)
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
