@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,7 +23,6 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
 SIDES = ("query", "document")
 NON_TEXT_COLUMNS = ("_id", "id", "metadata")
 """Common columns that are neither side of a pair."""
-MAX_NAME_CHARACTERS, MAX_NAME_WORDS = 40, 4
 
 
 @dataclass(frozen=True)
@@ -45,9 +42,6 @@ class Columns:
     def __post_init__(self) -> None:
         if self.no_labels and ("label" in self.names or self.threshold is not None):
             raise ValueError("without labels there is no column and no threshold of labels: leave one of them out")
-        unknown = sorted(set(self.names) - set(ACCEPTED))
-        if unknown:
-            raise ValueError(f"unknown columns {unknown}; choose from {list(ACCEPTED)}")
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -67,17 +61,17 @@ class Columns:
         """Return all columns among `names` that may be the column of a part, the first choice first."""
         return list(match_names(self.accepted(part), tuple(names)))
 
-    def explain_missing(self, parts: Sequence[str], names: Sequence[str], nested: Sequence[str] = ()) -> str:
-        """Return the error that these parts have no column among `names`, and a remedy.
-
-        `nested` are columns of objects or lists of objects, which cannot be texts.
-        """
+    def explain_missing(self, parts: Sequence[str], names: Sequence[str]) -> str:
+        """Return the error that these parts have no column among `names`, and remedies."""
         found = shorten([shorten(name, 40) for name in sorted(names)], 400)
-        chosen = self.choose(names).values()
-        hint = _suggest_remedy(parts, [name for name in names if name not in chosen], nested)
         missing = " and ".join(f"the {part}" for part in parts)
         accepted = " and ".join(str(list(self.accepted(part))) for part in parts)
-        return f"no column for {missing}: found {found}, accepted {accepted}{hint}"
+        options = " ".join(f"--{part} COLUMN" for part in parts)
+        return (
+            f"no column for {missing}: found {found}, accepted {accepted}; name another column of texts with {options}. "
+            "A table has a header row, with commas or semicolons in a .csv and tabs in a .tsv. Of a BEIR folder, give "
+            "the folder"
+        )
 
     def accepted(self, part: str) -> tuple[str, ...]:
         """Return the accepted names of the column of a part, the first choice first."""
@@ -97,34 +91,6 @@ def _normalise(name: str) -> str:
     return name.strip().casefold()
 
 
-def _looks_like_name(cell: str) -> bool:
-    """Return whether a cell of the first line looks like the name of a column rather than a text."""
-    return len(cell) <= MAX_NAME_CHARACTERS and len(cell.split()) <= MAX_NAME_WORDS and cell[-1:] not in ".?!"
-
-
-def _suggest_remedy(parts: Sequence[str], unused: Sequence[str], nested: Sequence[str]) -> str:
-    """Return a remedy for missing columns: another separator, the folder, or options that name them."""
-    if len(unused) == 1:
-        for separator, label in ((";", "';'"), ("\t", "a tab"), ("|", "'|'"), (",", "a comma")):
-            if separator in unused[0]:
-                return f"; the separator looks like {label}: a .csv has commas or semicolons, a .tsv tabs"
-    if "_id" in unused:
-        return "; of a BEIR folder, give the folder"
-    candidates = [name for name in unused if _normalise(name) not in NON_TEXT_COLUMNS and name not in nested]
-    unused_nested = [name for name in nested if name in unused]
-    if len(candidates) < len(parts) and unused_nested:
-        return (
-            f"; {shorten(unused_nested[0])} holds objects, not texts: write the text of each into a column of its own"
-        )
-    names = [shlex.quote(name) for name in candidates if _looks_like_name(name)]
-    if len(names) < len(parts):
-        if len(names) < len(candidates):
-            return "; does the file have a header row?"
-        names = ["COLUMN"] * len(parts) if candidates else []
-    options = " ".join(f"--{part} {name}" for part, name in zip(parts, names, strict=False))
-    return f"; name {'it' if len(parts) == 1 else 'them'}: {options}" if options else ""
-
-
 class Layout(NamedTuple):
     """The columns of a row by name or index: one per part, and those of numbered negatives.
 
@@ -142,21 +108,21 @@ class Layout(NamedTuple):
         return Layout(chosen, tuple(indices[name] for name in self.numbered))
 
 
-def make_row_layout(columns: Columns, names: tuple[str, ...], nested: Sequence[str] = ()) -> Layout:
+def make_row_layout(columns: Columns, names: tuple[str, ...]) -> Layout:
     """Return the layout of a row with named columns. A missing side is a flaw, since other rows may have it."""
     chosen = columns.choose(names)
     missing = [part for part in SIDES if part not in chosen]
     if missing:
-        return Layout(chosen, (), columns.explain_missing(missing, names, nested))
+        return Layout(chosen, (), columns.explain_missing(missing, names))
     return Layout(chosen, tuple(filter(_is_numbered, names)))
 
 
-def detect_layout(columns: Columns, names: Sequence[str], location: str, nested: Sequence[str] = ()) -> Layout:
+def detect_layout(columns: Columns, names: Sequence[str], location: str) -> Layout:
     """Return the layout of a file with these columns. Raises ValueError if one is missing or occurs twice."""
     chosen = columns.choose(names)
     missing = [part for part in columns.needed if part not in chosen]
     if missing:
-        raise ValueError(f"{location}: {columns.explain_missing(missing, names, nested)}")
+        raise ValueError(f"{location}: {columns.explain_missing(missing, names)}")
     numbered = tuple(filter(_is_numbered, dict.fromkeys(names)))
     repeated = sorted({name for name in (*chosen.values(), *numbered) if names.count(name) > 1})
     if repeated:
@@ -183,16 +149,6 @@ def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> 
             descriptions.append(f"{part} <- {shorten(', '.join(used[part]))}{alternatives}")
     unread = [name for name in names if name not in recognised and _normalise(name) not in NON_TEXT_COLUMNS]
     return ", ".join(descriptions) + (f"; not read: {shorten(', '.join(unread))}" if unread else "")
-
-
-def suggest_swapped_columns(description: str) -> str:
-    """Return the options that swap query and document compared with a description by `describe_columns`."""
-    also = r"(?: \(also there: .*?\))?"
-    match = re.search(
-        rf"query <- (.+?){also}, document <- (.+?){also}(?:, (?:negatives|domain|label) <- .*)?(?:; not read: .*)?$",
-        description,
-    )
-    return f"--query {shlex.quote(match[2])} --document {shlex.quote(match[1])}" if match else ""
 
 
 def _is_numbered(name: str) -> bool:

@@ -6,15 +6,13 @@ import codecs
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
 GZIP_MARK = b"\x1f\x8b"
 """First bytes of a file that gzip compressed."""
-Skip = Callable[[int, str], None]
-"""Receives the number of a malformed line and the reason, so that reading continues."""
 
 
 def convert_hint(path: Path) -> str:
@@ -32,57 +30,53 @@ def convert_hint(path: Path) -> str:
     return f"{condition}: iconv -f {encoding} -t UTF-8 {name} > {converted}"
 
 
-def iter_lines(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line that is not blank.
+def iter_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line that is not blank. Raises ValueError if a line is too long or not UTF-8."""
+    for number, text, flaw in _iter_decoded_lines(path):
+        if flaw:
+            raise ValueError(f"{path}, line {number}: {flaw}")
+        yield number, text
 
-    Raises:
-        ValueError: if a line is too long or not UTF-8. With `skip`, such a line is passed to it instead.
-    """
-    with path.open("rb") as file:
-        line_number = 0
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            line_number += 1
+
+def list_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number and object of each line that is not blank. Raises ValueError if one is no JSON object."""
+    for number, row, flaw in iter_json_rows(path):
+        if flaw:
+            raise ValueError(f"{path}, line {number}: {flaw}")
+        yield number, row
+
+
+def iter_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """Yield number, object and flaw of each line that is not blank. The flaw says why a line is no JSON object, or is ""."""
+    for number, text, flaw in _iter_decoded_lines(path):
+        row: dict[str, Any] = {}
+        if not flaw:
             try:
-                text = _decode(path, line_number, line)
+                row = _parse_object(text)
             except ValueError as error:
-                _report(path, line_number, error, skip)
-                # the rest of a line that is too long
-                while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+                flaw = str(error)
+        yield number, row, flaw
+
+
+def _iter_decoded_lines(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield number, text and flaw of each line that is not blank. A line that is too long or not UTF-8 has a flaw."""
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            text = flaw = ""
+            if len(line) > MAX_LINE_BYTES:
+                flaw = f"longer than {MAX_LINE_BYTES} bytes; is this one pair a line?"
+                # skip the rest of the line
+                while line and not line.endswith(b"\n"):
                     line = file.readline(MAX_LINE_BYTES + 1)
-                continue
-            if text:
-                yield line_number, text
-
-
-def _report(path: Path, line_number: int, error: ValueError, skip: Skip | None) -> None:
-    """Pass a malformed line to `skip`. Without it, raise the error with file and line."""
-    if skip is None:
-        raise ValueError(f"{path}, line {line_number}: {error}") from error
-    skip(line_number, str(error))
-
-
-def _decode(path: Path, line_number: int, line: bytes) -> str:
-    if len(line) > MAX_LINE_BYTES:
-        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes; is this one pair a line?")
-    try:
-        return line.decode("utf-8-sig" if line_number == 1 else "utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 at byte {error.start}; {convert_hint(path)}") from error
-
-
-def list_json_rows(path: Path, skip: Skip | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield number and object of each line.
-
-    Raises:
-        ValueError: if a line is no JSON object. With `skip`, such a line is passed to it instead.
-    """
-    for line_number, line in iter_lines(path, skip):
-        try:
-            row = _parse_object(line)
-        except ValueError as error:
-            _report(path, line_number, error, skip)
-            continue
-        yield line_number, row
+            else:
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                except UnicodeDecodeError as error:
+                    flaw = f"not UTF-8 at byte {error.start}; {convert_hint(path)}"
+            if text or flaw:
+                yield number, text, flaw
 
 
 def _parse_object(line: str) -> dict[str, Any]:

@@ -285,7 +285,9 @@ def _iter_batches(
         lengths += block_lengths
         num_characters += sum(block_lengths)
         while len(lengths) >= rows_per_batch or num_characters > MAX_BATCH_CHARACTERS:
-            size = _count_fitting_rows(lengths[:rows_per_batch])
+            # At least one row: a single text beyond the limit is written on its own.
+            num_characters_so_far = np.cumsum(lengths[:rows_per_batch])
+            size = max(1, int(np.searchsorted(num_characters_so_far, MAX_BATCH_CHARACTERS, side="right")))
             num_characters -= sum(lengths[:size])
             yield pop_batch(size)
     if lengths:
@@ -298,12 +300,6 @@ def _count_characters(block: Mapping[str, Sequence[Any]]) -> list[int]:
     negatives = block.get("negatives") or ()
     negative_lengths = [sum(map(len, texts or ())) for texts in negatives] or 0
     return np.add(lengths, negative_lengths).tolist()
-
-
-def _count_fitting_rows(lengths: Sequence[int]) -> int:
-    """Return how many of the first rows, given their numbers of characters, fit into a batch. At least one."""
-    # At least one row: a single text beyond the limit is written on its own.
-    return max(1, int(np.searchsorted(np.cumsum(lengths), MAX_BATCH_CHARACTERS, side="right")))
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -11,13 +11,13 @@ import csv
 import lzma
 import math
 import re
-import shlex
 import shutil
 import stat
 import tarfile
 import unicodedata
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -29,13 +29,14 @@ import pyarrow.parquet as pq
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, make_row_layout
 from repro.data.folders import ARCHIVES, ENDINGS, is_beir, list_entries, list_files_to_read, list_splits, match_ending
-from repro.data.lines import MAX_LINE_BYTES, convert_hint, list_json_rows
+from repro.data.lines import MAX_LINE_BYTES, iter_json_rows, iter_lines
 from repro.text import shorten
 
 ROWS_PER_READ = 8_192
 MAX_LAYOUTS = 256
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
 WRITTEN_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
+"""A cell with a list of texts as Python or JSON writes it. pandas writes such cells."""
 LOW_LABEL = "low_label"
 """Key of the count of rows whose label is below the threshold. They are not pairs."""
 MAX_UNPACKED_BYTES = 64 * 2**30
@@ -179,11 +180,6 @@ def _note_used_columns(
         used_columns.setdefault(describe_columns(columns, names, layout), location)
 
 
-def _is_nested(value: Any) -> bool:
-    """Return whether a value is an object or a list of objects, so that it cannot be a text."""
-    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value))
-
-
 def _read_jsonl(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
     layouts: dict[tuple[str, ...], Layout] = {}
     first_names: tuple[str, ...] = ()
@@ -191,26 +187,22 @@ def _read_jsonl(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
     missing = set(columns.needed) - set(SIDES)
     flaws = Flaws(path, refuses=not skip_bad)
     num_rows = 0
-    malformed: list[ForeignRow] = []
-
-    def skip(line: int, reason: str) -> None:
-        if not skip_bad:
-            # the whole file has another encoding, for which the reason names the command
-            hint = "" if reason.startswith("not UTF-8") else ". Correct it, or leave such rows out with --skip-bad"
-            raise ValueError(f"{path}, line {line}: {reason}{hint}")
-        malformed.append(_make_flawed_row(f"{path}, line {line}", reason))
-
-    for num_rows, (line, values) in enumerate(list_json_rows(path, skip), 1):
-        yield from malformed
-        malformed.clear()
+    for line, values, flaw in iter_json_rows(path):
         location = f"{path}, line {line}"
+        if flaw:
+            if not skip_bad:
+                # the whole file has another encoding, for which the reason names the command
+                hint = "" if flaw.startswith("not UTF-8") else ". Correct it, or leave such rows out with --skip-bad"
+                raise ValueError(f"{location}: {flaw}{hint}")
+            yield _make_flawed_row(location, flaw)
+            continue
+        num_rows += 1
         names = tuple(values)
         if names not in layouts:
             # bounds the memory for a file with different columns in every line
             if len(layouts) == MAX_LAYOUTS:
                 layouts.clear()
-            nested = [name for name in names if _is_nested(values[name])]
-            layouts[names] = layout = make_row_layout(columns, names, nested)
+            layouts[names] = layout = make_row_layout(columns, names)
             _note_used_columns(used_columns, columns, names, layout, location)
             missing -= layout.chosen.keys()
             first_names = first_names or names
@@ -218,7 +210,6 @@ def _read_jsonl(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
         if rows[0].flaw:
             flaws.note(rows[0], num_rows)
         yield from rows
-    yield from malformed
     flaws.check(num_rows)
     if missing:
         raise ValueError(f"{path}: {columns.explain_missing(sorted(missing), first_names)}")
@@ -318,7 +309,7 @@ def _read_table(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
     for line, cells, flaw in rows:
         location = f"{path}, line {line}"
         num_rows += 1
-        if not flaw and any(_is_written_list(cells[layout.chosen[side]]) for side in SIDES):
+        if not flaw and any(WRITTEN_LIST.fullmatch(cells[layout.chosen[side]]) for side in SIDES):
             num_lists += 1
             first_list = first_list or location
         if flaw:
@@ -330,11 +321,6 @@ def _read_table(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
             f"{first_list}: {num_lists} of {num_rows} rows have a list that was written as a text, such as ['a', 'b']: "
             "save as .jsonl or .parquet, which store lists"
         )
-
-
-def _is_written_list(cell: str) -> bool:
-    """Return whether a cell is a list of texts as Python or JSON writes it. pandas writes such cells."""
-    return WRITTEN_LIST.fullmatch(cell) is not None
 
 
 def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, list[str], str]]:
@@ -365,17 +351,21 @@ def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, li
                 except (csv.Error, ValueError) as error:
                     if not skip_bad:
                         raise
-                    flaw = _explain_csv_error(path, error) if isinstance(error, csv.Error) else str(error)
-                    yield reader.line_num, [], flaw
+                    yield reader.line_num, [], f"malformed ({error})" if isinstance(error, csv.Error) else str(error)
                     continue
                 if cells:
                     if dialect is _Unquoted:
                         quotes.note(cells, reader.line_num)
                     yield reader.line_num, cells, ""
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {_explain_csv_error(path, error)}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {_find_first_bad_line(path)}: not UTF-8; {convert_hint(path)}") from error
+        raise ValueError(
+            f"{path}, line {reader.line_num}: malformed ({error}); quotes within quotes are doubled in a csv, not escaped "
+            "by a backslash"
+        ) from error
+    except UnicodeDecodeError:
+        # The csv reader decodes blocks, so it does not know the line. Reading by lines raises an error that names it.
+        deque(iter_lines(path), maxlen=0)
+        raise
     except ValueError as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
     quotes.check()
@@ -390,32 +380,6 @@ def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_unquoted: bo
         raise ValueError("not UTF-8")
 
 
-def _explain_csv_error(path: Path, error: csv.Error) -> str:
-    """Return why a csv is malformed. If its quotes are escaped by backslashes, add the command that converts it."""
-    with path.open("rb") as file:
-        has_escapes = any(b'\\"' in line for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
-    if not has_escapes:
-        return f"malformed ({error})"
-    reader = "csv.reader(sys.stdin, doublequote=False, escapechar=chr(92))"
-    program = f"import csv, sys; csv.writer(sys.stdout).writerows({reader})"
-    name, converted = shlex.quote(path.name), shlex.quote(f"doubled-{path.name}")
-    return (
-        f"malformed ({error}); quotes within quotes are doubled in a csv, here some are escaped by a backslash: "
-        f'python -c "{program}" < {name} > {converted}'
-    )
-
-
-def _find_first_bad_line(path: Path) -> int:
-    """Return the number of the first line that is not UTF-8. The csv reader decodes blocks, so it does not know it."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 1
-
-
 def _read_arrow(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
     """Yield the pairs of a parquet file, or of an arrow file as the library datasets writes it."""
     is_parquet = match_ending(path) == ".parquet"
@@ -423,8 +387,7 @@ def _read_arrow(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
         # with pre_buffer it would hold everything that it has read in memory
         file = pq.ParquetFile(path, pre_buffer=False) if is_parquet else pa.ipc.open_stream(pa.memory_map(str(path)))
         schema = file.schema_arrow if is_parquet else file.schema
-        nested = [field.name for field in schema if _has_objects(field.type)]
-        layout = detect_layout(columns, schema.names, str(path), nested)
+        layout = detect_layout(columns, schema.names, str(path))
         _note_used_columns(used_columns, columns, schema.names, layout, str(path))
         flaws = Flaws(path, refuses=not skip_bad)
         num_rows = 0
@@ -447,12 +410,6 @@ def _read_arrow(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
         flaws.check(num_rows)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged or no {match_ending(path)[1:]} file ({error})") from error
-
-
-def _has_objects(data_type: pa.DataType) -> bool:
-    while pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        data_type = data_type.value_type
-    return pa.types.is_struct(data_type) or pa.types.is_map(data_type)
 
 
 _READERS = {

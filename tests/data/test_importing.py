@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import re
-import shlex
 import tarfile
 import unicodedata
 import zipfile
@@ -113,8 +112,6 @@ def test_named_columns_must_exist(tmp_path: Path) -> None:
     assert_refused(tmp_path, write_rows(tmp_path / "x.jsonl", ROWS), r"\['subject'\]", columns=named)
     rows = [*ROWS[:4], ROWS[4] | {"subject": "art"}, *ROWS[5:]]
     assert import_file(tmp_path, write_rows(tmp_path / "y.jsonl", rows), columns=named).num_domains == 2
-    with pytest.raises(ValueError, match="colour"):
-        Columns({"colour": "x"})
 
 
 def test_malformed_rows_are_skipped_and_named(tmp_path: Path) -> None:
@@ -196,25 +193,19 @@ def test_saved_dataset_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "document", "texts", "medians"),
-    [
-        ("query", "document", ("a long text of item {} with many words", "what is {}"), (9, 3)),
-        ("my ask", "text", ("a long text of item {} with many words", "what is {}"), (9, 3)),
-        ("query", "document", ("中文" * 20 + "{}", "中文{}"), (40, 2)),
-    ],
-    ids=["plain", "named", "chinese"],
+    ("texts", "medians"),
+    [(("a long text of item {} with many words", "what is {}"), (9, 3)), (("中文" * 20 + "{}", "中文{}"), (40, 2))],
+    ids=["plain", "chinese"],
 )
-def test_swapped_columns_are_noticed(
-    tmp_path: Path, query: str, document: str, texts: tuple[str, str], medians: tuple[int, int]
-) -> None:
-    """The warning suggests the options that swap them. Texts without spaces are measured in characters."""
-    rows = [{query: texts[0].format(n), document: texts[1].format(n), "domain": "x"} for n in (1, 2)]
+def test_swapped_columns_are_noticed(tmp_path: Path, texts: tuple[str, str], medians: tuple[int, int]) -> None:
+    """Texts without spaces are measured in characters."""
+    rows = [{"query": texts[0].format(n), "document": texts[1].format(n), "domain": "x"} for n in (1, 2)]
     source = write_rows(tmp_path / "x.csv", rows)
-    imported = import_file(tmp_path, source, columns=Columns({"query": query}))
+    imported = import_file(tmp_path, source)
     (warning,) = imported.warnings
     assert (imported.query_words, imported.document_words) == medians
-    assert warning.endswith(f"--query {shlex.quote(document)} --document {shlex.quote(query)}")
-    swapped = Columns({"query": document, "document": query})
+    assert "--query and --document" in warning
+    swapped = Columns({"query": "document", "document": "query"})
     assert not import_file(tmp_path / "swapped", source, columns=swapped).warnings
 
 
@@ -258,17 +249,13 @@ MALFORMED = [
     ("x.csv", b"query,document,query\na,b,c\n", "line 1: .*twice"),
     ("x.pkl", b"\x80\x04.", "ends in '.pkl'"),
     ("x.zip", b"nothing", "neither a zip nor a tar"),
-    # Errors with a remedy: options, another separator, the folder, or a conversion.
-    ("a.csv", b"q,positive_ctx\nx,y\n", "--query q --document positive_ctx$"),
-    ("a.csv", b"it's asked,document\nx,y\n", "--query 'it'\"'\"'s asked'$"),
-    ("a.csv", b"one\nx\n", "--query COLUMN --document COLUMN$"),
-    ("a.csv", b"how does a verdict come about?,by a jury\nx,y\n", "header row"),
-    ("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "give the folder$"),
-    ("a.tsv", b"query;document\nx;y\n", "separator looks like ';'"),
-    ("a.csv", b"query\tdocument\nx\ty\n", "separator looks like a tab"),
-    ("a.csv", "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"), "line 3: not UTF-8; .*iconv -f LATIN1 -t UTF-8"),
+    # Errors with a remedy: options, the folder, or a conversion.
+    ("a.csv", b"q,positive_ctx\nx,y\n", r"found \['positive_ctx', 'q'\], .* --query COLUMN --document COLUMN"),
+    ("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "for the query: .* give the folder$"),
+    ("a.tsv", b"query;document\nx;y\n", r"found \['query;document'\], .* tabs in a \.tsv"),
+    ("a.csv", "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"), "line 3: not UTF-8 .*iconv -f LATIN1 -t UTF-8"),
     # beyond the first block that Python decodes
-    ("b.csv", b"query,document\n" + b"x,y\n" * 9_999 + b"x,caf\xe9\n", "line 10001: not UTF-8; .*iconv -f LATIN1"),
+    ("b.csv", b"query,document\n" + b"x,y\n" * 9_999 + b"x,caf\xe9\n", "line 10001: not UTF-8 .*iconv -f LATIN1"),
     ("a b.jsonl", GOOD.decode().encode("utf-16"), f"line 1: {UTF16}'a b.jsonl' > 'utf8-a b.jsonl'$"),
     ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), f"line 1: {UTF16}"),
 ]

@@ -2,8 +2,6 @@
 
 import json
 import math
-import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -152,24 +150,10 @@ def test_one_null_negative_loses_no_row(tmp_path: Path) -> None:
     assert (negatives, imported.counts["negatives_taken_out"]) == ([["a", "b"]], 1)
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
-def test_no_option_is_suggested_for_objects(tmp_path: Path, ending: str) -> None:
-    """A list of objects cannot be read as a column of texts, so no option suggests it."""
-    rows = [{"query": "q", "positive_passages": [{"docid": "1", "text": "t"}]}]
-    with pytest.raises(ValueError, match="positive_passages") as caught:
-        list(read_foreign_rows(write_rows(tmp_path / f"rows{ending}", rows)))
-    assert "--document" not in str(caught.value)
-
-
 def test_backslash_escapes_are_explained(tmp_path: Path) -> None:
-    """The command in the message converts the file into a readable one."""
     (tmp_path / "rows.csv").write_text('query,document\n"say \\"hi\\" to","the, answer"\n')
-    with pytest.raises(ValueError, match="escaped by a backslash") as caught:
+    with pytest.raises(ValueError, match="not escaped by a backslash"):
         list(read_foreign_rows(tmp_path / "rows.csv"))
-    command = str(caught.value).partition("backslash: ")[2]
-    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
-    (pair,) = read_foreign_rows(tmp_path / shlex.split(command)[-1])
-    assert (pair.query, pair.document) == ('say "hi" to', "the, answer")
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from itertools import compress, islice
 from operator import eq
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from repro.data.beir import Retrieval
-from repro.data.columns import Columns, suggest_swapped_columns
+from repro.data.columns import Columns
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, SeenKeys, compute_pair_keys
 from repro.data.folders import describe_skipped_files, list_skipped_files
 from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
@@ -99,11 +99,9 @@ class Imported:
         if skipped_share > MAX_SKIPPED_SHARE:
             warnings.append(f"{skipped_share:.0%} of the pairs were left out")
         if self.query_words >= SWAPPED_RATIO * self.document_words > 0:
-            options = suggest_swapped_columns(self.columns[0]) if self.columns else ""
-            hint = f" If not: {options}" if options else ""
             warnings.append(
-                f"queries have {self.query_words} words and documents {self.document_words} (medians): "
-                f"are the columns the right way round?{hint}"
+                f"queries have {self.query_words} words and documents {self.document_words} (medians): are the columns the "
+                "right way round? If not, name them with --query and --document"
             )
         if self.num_passed_over:
             warnings.append(describe_skipped_files(self.num_passed_over, self.passed_over))
@@ -321,15 +319,22 @@ class Tally:
             lines[MAX_EXAMPLES:] = [f"… and {len(lines) - MAX_EXAMPLES} more"]
         return tuple(lines)
 
-    def note_flaws(self, block: Sequence[ForeignRow]) -> None:
-        """Move malformed rows from the count of empty ones to their own, and store the first examples."""
-        malformed = [row for row in block if row.flaw]
-        if malformed:
-            # A row with a flaw has empty texts, so it was counted as empty.
-            self.counts["empty"] -= len(malformed)
-            self.counts["malformed"] += len(malformed)
-            examples = malformed[: MAX_EXAMPLES - len(self.malformed)]
-            self.malformed += [f"{PurePath(row.location).name}: {row.flaw}" for row in examples]
+    def note_flaw(self, row: ForeignRow) -> None:
+        """Count a malformed row. The first ones are stored as examples."""
+        self.counts["malformed"] += 1
+        if len(self.malformed) < MAX_EXAMPLES:
+            self.malformed.append(f"{PurePath(row.location).name}: {row.flaw}")
+
+
+class _Candidate(NamedTuple):
+    """A pair with complete texts that are not evaluated, and both texts in normal form (`normalize_text`)."""
+
+    number: int
+    row: ForeignRow
+    query: str
+    document: str
+    negatives: list[str]
+    num_evaluated_negatives: int
 
 
 def _iter_kept_columns(
@@ -339,100 +344,62 @@ def _iter_kept_columns(
     seen, counts = SeenKeys(), tally.counts
     for block in blocks:
         # Row numbers are part of the ids of pairs, so dropped rows count too.
-        numbered = [(number, row) for number, row in enumerate(block, counts["read"]) if not row.dropped]
+        candidates = list(_iter_candidates(enumerate(block, counts["read"]), evaluated, tally))
         counts["read"] += len(block)
-        counts.update(row.dropped for row in block if row.dropped)
-        numbers = [number for number, _ in numbered]
-        rows = [row for _, row in numbered]
-        audit = BlockAudit.from_rows(rows, evaluated)
-        _add_count(counts, "further_pairs", sum(row.is_further for row in rows))
-        num_empty = counts["empty"]
-        selected = audit.select_rows(evaluated, seen, counts)
-        if counts["empty"] > num_empty:
-            tally.note_flaws(rows)
-        pairs = [rows[index] for index in selected]
-        columns: dict[str, list[Any]] = {
-            "id": [
-                make_id(name, number, pair.domain, pair.query, pair.document)
-                for number, pair in zip((numbers[index] for index in selected), pairs, strict=True)
-            ],
-            "query": [pair.query for pair in pairs],
-            "document": [pair.document for pair in pairs],
-            "domain": [pair.domain or name for pair in pairs],
+        # Repetitions are checked last, so that a dropped row never hides a valid one.
+        keys = compute_pair_keys([pair.query for pair in candidates], [pair.document for pair in candidates])
+        pairs = list(compress(candidates, seen.add(keys).tolist()))
+        counts["repeated_pair"] += len(candidates) - len(pairs)
+        queries, documents = [pair.query for pair in pairs], [pair.document for pair in pairs]
+        # the near form ignores case and punctuation
+        near_forms = (list(map(normalize_loosely, texts)) for texts in (queries, documents))
+        tally.near_keys.append(compute_pair_keys(*near_forms))
+        tally.note_lengths(queries, documents)
+        _add_count(counts, EVALUATED_NEGATIVES, sum(pair.num_evaluated_negatives for pair in pairs))
+        counts["with_negatives"] += sum(bool(pair.negatives) for pair in pairs)
+        counts["query_is_document"] += sum(map(eq, queries, documents))
+        rows = [pair.row for pair in pairs]
+        domains = [row.domain or name for row in rows]
+        tally.domains.update(domains)
+        yield {
+            "id": [make_id(name, pair.number, pair.row.domain, pair.row.query, pair.row.document) for pair in pairs],
+            "query": [row.query for row in rows],
+            "document": [row.document for row in rows],
+            "domain": domains,
             "source": [name] * len(pairs),
-            "negatives": [audit.negatives[index] for index in selected],
+            "negatives": [pair.negatives for pair in pairs],
         }
-        tally.domains.update(columns["domain"])
-        if selected:
-            queries = [audit.queries[index] for index in selected]
-            documents = [audit.documents[index] for index in selected]
-            # the near form ignores case and punctuation
-            tally.near_keys.append(
-                compute_pair_keys(list(map(normalize_loosely, queries)), list(map(normalize_loosely, documents)))
-            )
-            tally.note_lengths(queries, documents)
-            _add_count(counts, EVALUATED_NEGATIVES, sum(audit.num_evaluated[index] for index in selected))
-            counts["with_negatives"] += sum(map(bool, columns["negatives"]))
-            counts["query_is_document"] += sum(map(eq, queries, documents))
-        yield columns
+
+
+def _iter_candidates(
+    numbered: Iterable[tuple[int, ForeignRow]], evaluated: EvaluatedTexts, tally: Tally
+) -> Iterator[_Candidate]:
+    """Yield the rows whose texts are neither empty nor evaluated, and count the others.
+
+    Negatives that equal the positive or an evaluated text are removed.
+    """
+    counts, form = tally.counts, evaluated.form
+    for number, row in numbered:
+        if row.dropped:
+            counts[row.dropped] += 1
+            continue
+        _add_count(counts, "further_pairs", row.is_further)
+        query, document = normalize_text(row.query), normalize_text(row.document)
+        if row.flaw:
+            tally.note_flaw(row)
+        elif not (query and document):
+            counts["empty"] += 1
+        else:
+            different = [text for text in row.negatives if normalize_text(text) not in ("", document)]
+            counts["negatives_taken_out"] += len(row.negatives) - len(different)
+            if evaluated and (form(document) in evaluated or form(query) in evaluated):
+                counts["evaluated"] += 1
+                continue
+            remaining = [text for text in different if not evaluated or form(text) not in evaluated]
+            yield _Candidate(number, row, query, document, remaining, len(different) - len(remaining))
 
 
 def _add_count(counts: Counter[str], key: str, number: int) -> None:
     """Add to a count. A count of 0 gets no entry, so that the audit does not store it."""
     if number:
         counts[key] += number
-
-
-@dataclass(frozen=True)
-class BlockAudit:
-    """A block of pairs in normal form (`normalize_text`), with the remaining negatives and the numbers of removed ones."""
-
-    queries: list[str]
-    documents: list[str]
-    negatives: list[list[str]]
-    num_removed: list[int]
-    num_evaluated: list[int]
-
-    @classmethod
-    def from_rows(cls, rows: Sequence[ForeignRow], evaluated: EvaluatedTexts) -> BlockAudit:
-        """Normalise the texts of a block, and remove negatives that equal the positive or an evaluated text."""
-        queries = [normalize_text(row.query) for row in rows]
-        documents = [normalize_text(row.document) for row in rows]
-        negatives, num_removed, num_evaluated = [], [], []
-        for row, document in zip(rows, documents, strict=True):
-            different = [text for text in row.negatives if normalize_text(text) not in ("", document)]
-            remaining = [text for text in different if not evaluated or evaluated.form(text) not in evaluated]
-            negatives.append(remaining)
-            num_removed.append(len(row.negatives) - len(different))
-            num_evaluated.append(len(different) - len(remaining))
-        return cls(queries, documents, negatives, num_removed, num_evaluated)
-
-    def select_rows(self, evaluated: EvaluatedTexts, seen: SeenKeys, counts: Counter[str]) -> list[int]:
-        """Return the indices of the remaining pairs, which are not empty, evaluated or repeated. Count the others."""
-        complete = [
-            index
-            for index, (query, document) in enumerate(zip(self.queries, self.documents, strict=True))
-            if query and document
-        ]
-        _add_count(counts, "empty", len(self.queries) - len(complete))
-        if not complete:
-            return []
-        counts["negatives_taken_out"] += sum(self.num_removed[index] for index in complete)
-        allowed = complete
-        if evaluated:
-            form = evaluated.form
-            allowed = [
-                index
-                for index in complete
-                if form(self.documents[index]) not in evaluated and form(self.queries[index]) not in evaluated
-            ]
-        _add_count(counts, "evaluated", len(complete) - len(allowed))
-        if not allowed:
-            return []
-        # Repetitions are checked last, so that a dropped row never hides a valid one.
-        keys = compute_pair_keys(
-            [self.queries[index] for index in allowed], [self.documents[index] for index in allowed]
-        )
-        selected = list(compress(allowed, seen.add(keys).tolist()))
-        counts["repeated_pair"] += len(allowed) - len(selected)
-        return selected
