@@ -164,12 +164,10 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
 
 def note_unjudged_queries(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     """Add the number of dropped queries to the note of a collection's peculiarities."""
-    num_unjudged = retrieval.num_unjudged
-    if not num_unjudged:
+    if not retrieval.num_unjudged:
         return quirks
-    queries = count_noun(num_unjudged, "query", "queries")
-    verb = "is" if num_unjudged == 1 else "are"
-    note = f"{queries} without a judgement in any split {verb} left out, as BEIR's own loader does"
+    queries = count_noun(retrieval.num_unjudged, "query", "queries")
+    note = f"{queries} without a judgement in any split left out, as BEIR's own loader does"
     return replace(quirks, says=f"{quirks.says}; {note}" if quirks.says else note)
 
 

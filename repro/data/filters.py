@@ -6,7 +6,6 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -133,35 +132,18 @@ class SeenKeys:
         return is_first_n
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """Normalised texts that are both trained on and evaluated, sorted. Empty if training data is clean."""
-
-    documents: tuple[str, ...]
-    queries: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.documents or self.queries)
-
-
-def find_overlap(train: Pairs, suites: Sequence[Path]) -> Overlap:
-    """Return the queries and documents of `train` that are documents or queries of the suites in these folders."""
-    retrievals = [load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets]
-    documents = {normalise(text) for retrieval in retrievals for text in retrieval.documents}
-    queries = {normalise(text) for retrieval in retrievals for text in retrieval.queries}
-    evaluated = documents | queries
+def find_overlap(train: Pairs, suites: Sequence[Path]) -> list[str]:
+    """Return the normalised texts of `train` that are documents or queries of the suites in these folders, sorted."""
+    evaluated = EvaluatedTexts(load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets)
     trained: set[str] = set()
     for block in itertools.chain(train.blocks("query"), train.blocks("document")):
         trained.update(text for text in map(normalise, block) if text in evaluated)
-    return Overlap(tuple(sorted(trained & documents)), tuple(sorted(trained & queries)))
+    return sorted(trained)
 
 
 def check_no_overlap(train: Pairs, suites: Sequence[Path]) -> None:
     """Raise ValueError with the first texts if an evaluated text is in the training pairs."""
-    overlap = find_overlap(train, suites)
-    if overlap:
-        examples = [*overlap.documents, *overlap.queries][:3]
+    if overlap := find_overlap(train, suites):
         raise ValueError(
-            f"{len(overlap.documents)} evaluated documents and {len(overlap.queries)} evaluated queries are in the "
-            f"training pairs, first {examples}: build the corpus again"
+            f"{len(overlap)} evaluated texts are in the training pairs, first {overlap[:3]}: build the corpus again"
         )

@@ -22,9 +22,7 @@ PROMPTS: Mapping[str, Prompts] = MappingProxyType({"none": Prompts("", ""), "tas
 
 
 def get_prompt(name: str, role: str) -> str:
-    """Return the prompt of a role, "query" or "document". ValueError if the name or the role is unknown."""
-    if name not in PROMPTS:
-        raise ValueError(f"unknown prompts {name!r}; choose one of {list(PROMPTS)}")
+    """Return the prompt of a role, "query" or "document". ValueError if the role is unknown."""
     if role not in Prompts._fields:
         raise ValueError(f"unknown prompt {role!r}; choose one of {list(Prompts._fields)}")
     return str(getattr(PROMPTS[name], role))

@@ -19,8 +19,6 @@ def select_pairs(pairs: Pairs, num_pairs: int, seed: int, *, lot: int = MAX_LOT)
     pairs are dropped. A domain of n lots gets a share proportional to n^`ALPHA`, and at most n lots (GTE §3.4, eq. 4).
     Within a domain the choice is uniform. The lot is halved until lots of this size add up to `num_pairs`.
     """
-    if num_pairs < 1:
-        raise ValueError(f"num_pairs is {num_pairs}: it must be at least 1, or None in a run for all pairs")
     codes = pairs.domain_codes
     if num_pairs >= len(codes):
         return np.arange(len(codes), dtype=np.int64)
