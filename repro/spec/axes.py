@@ -47,7 +47,8 @@ def parse_axes(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
     axes: dict[str, tuple[Any, ...]] = {}
     for word in words:
         name, _, text = word.partition("=")
-        check_field(name.strip())
+        name = name.strip()
+        check_field(name)
         if name in axes:
             raise ValueError(f"{name} is given twice: put all its values after one {name}=, separated by commas")
         axes[name] = _validate_values(name, _parse_text(name, text))

@@ -213,6 +213,7 @@ def test_axes_follow_their_field_type() -> None:
         "num_pairs": (None, 100),
         "filter": ("none", "surrogate"),
     }
+    assert parse_axes(["seed = 1, 2"]) == {"seed": (1, 2)}
     assert is_axis("seed=1") and not is_axis("table1") and not is_axis("a=b.json") and not is_axis("x/seed=1")
 
 
