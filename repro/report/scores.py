@@ -18,6 +18,7 @@ from repro.storage.paths import get_local_records, get_published_records
 from repro.text import ABSENT, count_noun
 
 POINTS = 100.0
+ARCHITECTURE = "architecture"
 
 
 def find_records(runs: Sequence[Run]) -> list[Record]:
@@ -118,14 +119,29 @@ def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
             order = {name: getattr(record.run, name) for name in (x, y)}
             score = POINTS * record.metrics[path]
             rows.append({**texts, "series": "", "run": record.run, "order": order, "score": score})
-    varying = {name for names in find_varying_fields([row["run"] for row in rows]).values() for name in names}
+    varying = list_varying_fields(rows)
     if rows and (constant := [name for name in (x, y) if name not in varying]):
         raise ValueError(
             f"--pivot {x} {y}: {constant[0]} does not vary in these runs; varying fields: {sorted(varying) or 'none'}"
         )
     # A field that does not vary within an architecture has no place on the axis, for example the steps of BM25.
     varying_by_architecture = find_varying_fields([row["run"] for row in rows])
-    return [row for row in rows if {x, y} <= {*varying_by_architecture[row["run"].architecture]}]
+    fields = {x, y} - {ARCHITECTURE}
+    return [row for row in rows if fields <= {*varying_by_architecture[row["run"].architecture]}]
+
+
+def list_varying_fields(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the fields in which the runs of a pivot differ: within an architecture, or the architecture itself."""
+    by_architecture = find_varying_fields([row["run"] for row in rows])
+    varying = {name for names in by_architecture.values() for name in names}
+    if len(by_architecture) > 1:
+        varying.add(ARCHITECTURE)
+    return [name for name in FIELDS if name in varying]
+
+
+def list_averaged_fields(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> list[str]:
+    """Return the fields that a cell of a pivot averages over: those that vary and are on no axis."""
+    return [name for name in list_varying_fields(rows) if name not in (x, y)]
 
 
 def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> View:
@@ -134,7 +150,7 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
 
     def values(name: str) -> list[str]:
         value_of = {row[name]: row["order"][name] for row in rows}
-        return sorted(value_of, key=lambda text: _make_sort_key(value_of[text]))
+        return sorted(value_of, key=lambda text: make_sort_key(value_of[text]))
 
     cells: dict[tuple[str, str], list[float]] = {}
     for row in rows:
@@ -143,8 +159,7 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     lines = tuple(
         (y_text, *(format_mean(cells.get((y_text, x_text), []), 1) for x_text in columns)) for y_text in values(y)
     )
-    others = [name for names in find_varying_fields([row["run"] for row in rows]).values() for name in names]
-    averaged = [name for name in dict.fromkeys(others) if name not in (x, y)]
+    averaged = list_averaged_fields(rows, x, y)
     notes = [f"each cell is the mean over {', '.join(averaged)}; ±: standard deviation"] if averaged else []
     if num_dropped := len(set(runs)) - len(rows):
         notes.append(f"skipped: {count_noun(num_dropped, 'run')} without a record, or without both fields")
@@ -152,7 +167,7 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     return View(title, (y, *(f"{x}={x_text}" for x_text in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 
 
-def _make_sort_key(value: Any) -> tuple[int, float, str]:
+def make_sort_key(value: Any) -> tuple[int, float, str]:
     """Return the sort key of a field value: None first, then numbers, then texts."""
     if value is None:
         return 0, 0.0, ""

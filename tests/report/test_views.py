@@ -440,6 +440,20 @@ def test_pivot_shows_cell_means() -> None:
         make_pivot_view(runs, "batch_siz", "learning_rate")
 
 
+def test_pivot_names_averaged_architectures() -> None:
+    """A cell over two architectures says so, and the architecture can be an axis."""
+    runs = grid(
+        base("desk"), architecture=("biencoder", "contextual"), learning_rate=(0.001, 0.002), batch_size=(16, 64)
+    )
+    for number, run in enumerate(runs):
+        write_score(run, number / 16)
+    view = make_pivot_view(runs, "learning_rate", "batch_size")
+    assert view.rows[0][1].startswith("12.5 ±") and "mean over architecture;" in view.notes[0]
+    view = make_pivot_view(runs, "architecture", "batch_size")
+    assert [row[1:] for row in view.rows] == [("6.2 ± 8.8", "31.2 ± 8.8"), ("12.5 ± 8.8", "37.5 ± 8.8")]
+    assert "mean over learning_rate;" in view.notes[0]
+
+
 def test_encoding_progress_counts_all_calls() -> None:
     """The line after ten seconds adds up all calls: 100, 30 and 20 texts."""
     clock, lines = Mock(return_value=0.0), list[str]()
