@@ -21,6 +21,7 @@ from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
 from repro.report.gallery import FIELDS
 from repro.report.picture_cache import CachedPicture, get_cached_picture
+from repro.report.scores import list_averaged_fields, make_sort_key
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
 from repro.storage.paths import get_figures_folder
@@ -165,18 +166,32 @@ def render_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Execu
 
 def render_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
     """Draw the scores of a grid over two fields as a heat map, and return the vector file."""
+    # Each row already has a column "seed", by which the heat map pairs its cells.
+    columns = {name: f"{name} (axis)" if name == "seed" else name for name in (x, y)}
+    # A heat map has no place for a missing value, so an axis with one is drawn as words.
+    has_missing = {name for name in (x, y) if any(row["order"][name] is None for row in rows)}
     plain_rows = [
-        {"series": "", "seed": row["run"].seed, **row["order"], "NDCG@10, points": row["score"]}
-        for row in sorted(rows, key=lambda row: row["run"].seed)
+        {
+            "series": "",
+            "seed": row["run"].seed,
+            **{column: row[name] if name in has_missing else row["order"][name] for name, column in columns.items()},
+            "NDCG@10, points": row["score"],
+        }
+        # Words are drawn in the order of the rows.
+        for row in sorted(
+            rows, key=lambda row: [*(make_sort_key(row["order"][name]) for name in (x, y)), row["run"].seed]
+        )
     ]
+    averaged = [name for name in list_averaged_fields(rows, x, y) if name != "seed"]
     picture = {
         "kind": "heatmap",
-        "x": x,
-        "y": y,
+        "x": columns[x],
+        "y": columns[y],
         "x_label": x,
         "y_label": y,
         "cell": "NDCG@10, points",
         "title": f"NDCG@10 by {x} and {y}",
+        "subtitle": f"mean over {', '.join(averaged)}" if averaged else "",
         "cell_label": "NDCG@10, points",
     }
     return draw_once(plain_rows, f"pivot-{x}-{y}", picture, Inline(), with_png=True).result()

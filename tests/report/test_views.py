@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from experiments.headlines import HEADLINES
+from repro.cli.figures import render_pivot
 from repro.cli.main import app
 from repro.records.store import Record, write_record
 from repro.report.artefacts import judgements
@@ -21,7 +22,7 @@ from repro.report.formats import as_csv, as_markdown, render, render_line
 from repro.report.latex import as_latex
 from repro.report.markdown_pages import make_headlines_view, replace_block
 from repro.report.names import format_title
-from repro.report.scores import make_pivot_view, make_scores_view
+from repro.report.scores import list_pivot_rows, make_pivot_view, make_scores_view
 from repro.report.tables import (
     format_cell,
     format_no_records_note,
@@ -452,6 +453,18 @@ def test_pivot_names_averaged_architectures() -> None:
     view = make_pivot_view(runs, "architecture", "batch_size")
     assert [row[1:] for row in view.rows] == [("6.2 ± 8.8", "31.2 ± 8.8"), ("12.5 ± 8.8", "37.5 ± 8.8")]
     assert "mean over learning_rate;" in view.notes[0]
+
+
+def test_pivot_picture_draws_all_cells() -> None:
+    """Columns without a value (all pairs) and seeds are drawn like any other."""
+    runs = grid(base("desk"), num_pairs=(None, 1024), learning_rate=(0.001, 0.002), seed=(3, 4))
+    for number, run in enumerate(runs):
+        write_score(run, number / 16)
+    for x, numbers in (("num_pairs", {"3.1", "15.6", "28.1", "40.6"}), ("seed", {"12.5", "18.8", "25.0", "31.2"})):
+        rows = list_pivot_rows(runs, x, "learning_rate")
+        texts = re.findall(">([^<>]+)</text>", render_pivot(rows, x, "learning_rate").read_text(encoding="utf-8"))
+        assert numbers <= set(texts)
+        assert ("mean over num_pairs" in texts) == (x == "seed")
 
 
 def test_encoding_progress_counts_all_calls() -> None:
