@@ -46,7 +46,7 @@ from repro.report.names import format_title
 from repro.spec import Figure, Run
 from repro.spec.axes import is_axis
 from repro.spec.identity import format_overrides, run_id
-from repro.spec.registry import artefacts, count_experiment_files, experiments, find_experiment
+from repro.spec.registry import artefacts, experiments, find_experiment, list_experiment_files
 from repro.spec.scales import ORDER, get_scale
 from repro.storage.files import json_object
 from repro.storage.paths import check_home, get_corpora_folder, get_local_records
@@ -126,7 +126,7 @@ def list_artefacts(as_json: AsJson = False) -> None:
         if experiment.number in listed
     ]
     print_json(rows) if as_json else _print_artefacts(rows)
-    if len(listed) < count_experiment_files():
+    if len(listed) < len(list_experiment_files()):
         raise typer.Exit(EXIT_NOT_RUN)
 
 

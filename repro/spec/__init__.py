@@ -1,5 +1,7 @@
 """The vocabulary of experiment files: Run, grid, pick, Claim, Table, Figure, Experiment. All are frozen dataclasses."""
 
+# ruff: noqa: F401 — imported for others
+
 from __future__ import annotations
 
 from repro.spec.artefact import MINUTES, Column, Exhibit, Experiment, Figure, Row, Table
@@ -36,50 +38,3 @@ from repro.spec.run import (
 )
 from repro.spec.selectors import ByScale, RunFilter, Term, Unit, by_scale, pick, term
 from repro.spec.validation import format_widths, list_standard_widths
-
-__all__ = [
-    "CHOICES",
-    "CONTEXTS",
-    "EVALUATION_FIELDS",
-    "FIELDS",
-    "MEASURES",
-    "MINUTES",
-    "MTEB_SUITES",
-    "TRAINED",
-    "ByScale",
-    "Claim",
-    "Column",
-    "Correlation",
-    "Directed",
-    "Equivalence",
-    "Exhibit",
-    "Experiment",
-    "Figure",
-    "Identity",
-    "Interaction",
-    "Order",
-    "Row",
-    "Run",
-    "RunFilter",
-    "Table",
-    "Term",
-    "Trend",
-    "Unit",
-    "Value",
-    "Varies",
-    "base",
-    "by_scale",
-    "check_fields",
-    "depends_on_seed",
-    "format_widths",
-    "get_batch_key",
-    "get_first_phase",
-    "get_training_run",
-    "grid",
-    "is_blind",
-    "list_standard_widths",
-    "nested_widths",
-    "pick",
-    "run_from_fields",
-    "term",
-]

@@ -48,9 +48,11 @@ def check_every_experiment() -> None:
 def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
     """Return the experiments of all valid files, and one message per faulty file."""
     valid: list[Experiment] = []
-    files = list_experiment_files()
-    problems = [f"{file}: its number needs two digits, 00 to 99" for file in files if not _has_two_digits(file)]
-    for file in filter(_has_two_digits, files):
+    problems: list[str] = []
+    for file in list_experiment_files():
+        if file.name[3] != "_":
+            problems.append(f"{file}: its number needs two digits, 00 to 99")
+            continue
         try:
             experiment = importlib.import_module(".".join(file.with_suffix("").parts)).EXPERIMENT
             _check_experiment(file.name, experiment, valid)
@@ -66,15 +68,6 @@ def list_experiment_files() -> list[Path]:
     """Return the path of each experiment file relative to the sources, by number."""
     files = (path for folder in EXPERIMENT_FOLDERS for path in folder.glob("e[0-9]*_*.py"))
     return sorted((path.relative_to(SOURCES) for path in files), key=lambda path: path.name)
-
-
-def _has_two_digits(path: Path) -> bool:
-    return path.name[3] == "_"
-
-
-def count_experiment_files() -> int:
-    """Return the number of experiment files, valid or faulty."""
-    return len(list_experiment_files())
 
 
 def _describe_error(error: Exception) -> str:

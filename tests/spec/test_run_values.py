@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from repro.records.lookup import MAX_RUNS, read_runs
-from repro.spec import FIELDS, MEASURES, Run, base, get_first_phase, list_standard_widths, nested_widths
-from repro.spec import format_widths as format_widths
+from repro.spec import FIELDS, MEASURES, Run, base, format_widths, get_first_phase, list_standard_widths, nested_widths
 from repro.spec.scales import SCALES
 from repro.spec.validation import RANGES, validate_value
 
