@@ -3,7 +3,8 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, RESTATED, ROWS, STATED
+from experiments.fresh import RESTATED, ROWS, STATED
+from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, BEYOND_CHANCE, HALF_A_POINT, LOSS, NDCG, under
 from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 # Batch and cluster sizes per scale. The paper compares batches of 16384 with contextual batches of 512; at our own
@@ -73,49 +74,48 @@ def seeds_at(scale: str, extra_desk_seeds: tuple[int, ...] = ()) -> tuple[int, .
     return SEEDS + extra_desk_seeds if scale == "desk" else SEEDS
 
 
+def get_contextual_sizes(scale: str) -> dict[str, int]:
+    """Return the sizes of contextual batches: of a batch and of a cluster."""
+    return {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
+
+
+def get_sizes(row: dict[str, Any], scale: str) -> dict[str, Any]:
+    """Return the batch size of a row, and the cluster size if its batches are clusters."""
+    return get_contextual_sizes(scale) if row["sampler"] == "cluster" else {"batch_size": PLAIN_BATCH[scale]}
+
+
 def runs(scale: str) -> tuple[Run, ...]:
     """Return five kinds of training runs, seven at our own scales, and the untrained reference systems."""
     if scale == "mini":
         return list_mini_runs()
-    plain: dict[str, Any] = {"batch_size": PLAIN_BATCH[scale]}
-    clusters: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     # Seeds beyond the first ones belong to claims that were restated, and were trained afterwards.
     extra_lab_seeds = fresh.ROWS_AT_LAB if scale == "lab" else ()
     source_seeds = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale) + extra_lab_seeds
     cluster_seeds = seeds_at(scale, fresh.TABLE1) + extra_lab_seeds
     other_seeds = seeds_at(scale, fresh.OTHER_ROWS)
-    rows = [(row | plain, source_seeds) for row in (NEITHER, ARCHITECTURE)]
-    rows += [(row | clusters, cluster_seeds) for row in (BATCHES, BOTH)]
-    rows += [(NEITHER_RANDOM | plain, other_seeds)]
+    rows: list[tuple[dict[str, Any], tuple[int, ...]]] = [(row, source_seeds) for row in (NEITHER, ARCHITECTURE)]
+    rows += [(row, cluster_seeds) for row in (BATCHES, BOTH)]
+    rows += [(NEITHER_RANDOM, other_seeds)]
     if scale in SCALES_WITH_DOMAINS:
-        rows += [(row | plain, cluster_seeds) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
+        rows += [(row, cluster_seeds) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
     if scale in WHITENED_SEEDS:
-        whitened = [row | WHITENED | plain for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
-        rows += [(row, WHITENED_SEEDS[scale]) for row in whitened]
-    references = [BM25, SURROGATE]
-    if scale in OWN_SCALES:
-        references.append(MINILM)
-    reference_runs = tuple(base(scale, **row) for row in references)
-    return reference_runs + tuple(base(scale, seed=seed, **row) for row, seeds in rows for seed in seeds)
+        rows += [(row | WHITENED, WHITENED_SEEDS[scale]) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
+    references = (BM25, SURROGATE, MINILM) if scale in OWN_SCALES else (BM25, SURROGATE)
+    trained = (base(scale, **row | get_sizes(row, scale), seed=seed) for row, seeds in rows for seed in seeds)
+    return (*(base(scale, **row) for row in references), *trained)
 
 
 def list_mini_runs() -> tuple[Run, ...]:
     """Return the reference systems, then all rows seed by seed, with block A before block B."""
     references: tuple[dict[str, Any], ...] = (BM25, SURROGATE, MINILM, MINILM | {"max_tokens": MINILM_TOKENS})
-    mini_runs = [base("mini", **row) for row in references]
-    for seed in MINI_SEEDS:
-        for row in (*BLOCK_A, *BLOCK_B):
-            sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH["mini"]}
-            if row["sampler"] == "cluster":
-                sizes["cluster_size"] = CLUSTER["mini"]
-            mini_runs.append(base("mini", **row | sizes, seed=seed))
+    rows = [(row, seed) for seed in MINI_SEEDS for row in (*BLOCK_A, *BLOCK_B)]
     # These repeat training runs from above with another measure, so nothing is trained twice.
-    whitened = [row | WHITENED | {"batch_size": PLAIN_BATCH["mini"]} for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
-    mini_runs += [base("mini", **row, seed=seed) for row in whitened for seed in WHITENED_SEEDS["mini"]]
-    return tuple(mini_runs)
+    whitened = (row | WHITENED for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN))
+    rows += [(row, seed) for row in whitened for seed in WHITENED_SEEDS["mini"]]
+    trained = (base("mini", **row | get_sizes(row, "mini"), seed=seed) for row, seed in rows)
+    return (*(base("mini", **row) for row in references), *trained)
 
 
-NDCG = "{suite}/mean/ndcg_at_10"
 UNLIKE_TRAINING = ("cloud", "medical")
 """Families of text that differ from the training text."""
 FAMILIES = ("services", "packages", "collections", "cloud", "medical")
@@ -204,12 +204,7 @@ TABLE = Table(
         Row(label="architecture, one domain per batch", runs=pick(**DOMAIN_WITH_CONTEXT), scales=MINI),
         make_random_context_row(DOMAIN_WITH_CONTEXT),
         *make_other_context_rows(DOMAIN_WITH_CONTEXT, MINI),
-        Row(
-            label="· context-blind, one domain per batch",
-            runs=pick(**BLIND_DOMAIN),
-            context="null",
-            scales=MINI,
-        ),
+        Row(label="· context-blind, one domain per batch", runs=pick(**BLIND_DOMAIN), context="null", scales=MINI),
         Row(label="both", runs=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
         make_random_context_row(BOTH_WITH_CONTEXT),
         *make_other_context_rows(BOTH),
@@ -252,10 +247,9 @@ CONTEXT_TABLE = Table(
     ),
 )
 
-BEYOND_CHANCE = "any difference beyond chance"
-ALL_SCALES = (*OWN_SCALES, "small", "large")
 FAMILY_NOTE = "the few families are not a random sample"
-LOSS, ACCURACY = "train/loss", "train/accuracy"
+OF_TABLE1: dict[str, Any] = {"source": "Table 1", "because": BEYOND_CHANCE, "scales": JUDGED_SCALES}
+MAIN_RESULT = OF_TABLE1 | {"headlines": JUDGED_SCALES}
 
 
 def gain(better: dict[str, str], dataset: str = "mean") -> tuple[Term, Term]:
@@ -264,86 +258,66 @@ def gain(better: dict[str, str], dataset: str = "mean") -> tuple[Term, Term]:
     return term(metric, **better), term(metric, **NEITHER)
 
 
-RESULTS = (
-    Claim.value(
-        "T1.a",
-        "NDCG@10 of the four rows is 59.9, 61.7, 62.4, 63.1",
-        expected={
-            term(NDCG, **NEITHER): 0.599,
-            term(NDCG, **BATCHES): 0.617,
-            term(NDCG, **ARCHITECTURE): 0.624,
-            term(NDCG, **BOTH): 0.631,
-        },
-        margin=HALF_A_POINT,
+def claim_printed(id: str, name: str, metric: str, values: tuple[float, ...], **options: Any) -> Claim:
+    """Claim that a metric of the paper's four rows is as printed: a loss, or another metric in per cent."""
+    rows = zip((NEITHER, BATCHES, ARCHITECTURE, BOTH), values, strict=True)
+    factor = 1 if metric == LOSS else 0.01
+    return Claim.value(
+        id,
+        f"{name} of the four rows is {', '.join(map(str, values))}",
+        expected={term(metric, **row): value * factor for row, value in rows},
         source="Table 1",
-        because="half a point: printed to 0.1, seeds not given",
         scales=("small",),
+        **options,
+    )
+
+
+NO_AVERAGE = "the paper does not say how it averages"
+RESULTS = (
+    claim_printed(
+        "T1.a",
+        "NDCG@10",
+        NDCG,
+        (59.9, 61.7, 62.4, 63.1),
+        margin=HALF_A_POINT,
+        because="half a point: printed to 0.1, seeds not given",
         **RESTATED | ROWS,
     ),
-    *(
-        Claim.value(
-            id,
-            f"{word} of the four rows is {', '.join(map(str, values))}",
-            expected={
-                term(metric, **row): value * factor
-                for row, value in zip((NEITHER, BATCHES, ARCHITECTURE, BOTH), values, strict=True)
-            },
-            margin=margin,
-            source="Table 1",
-            because=because,
-            scales=("small",),
-            **STATED | ROWS,
-        )
-        for id, word, metric, values, factor, margin, because in (
-            (
-                "T1.l",
-                "training loss",
-                LOSS,
-                (0.39, 0.81, 0.37, 0.68),
-                1,
-                0.05,
-                "0.05 nats; the paper does not say how it averages",
-            ),
-            (
-                "T1.m",
-                "training accuracy",
-                ACCURACY,
-                (90.3, 77.7, 90.7, 80.9),
-                0.01,
-                0.01,
-                "one point; the paper does not say how it averages",
-            ),
-        )
+    claim_printed(
+        "T1.l",
+        "training loss",
+        LOSS,
+        (0.39, 0.81, 0.37, 0.68),
+        margin=0.05,
+        because=f"0.05 nats; {NO_AVERAGE}",
+        **STATED | ROWS,
+    ),
+    claim_printed(
+        "T1.m",
+        "training accuracy",
+        ACCURACY,
+        (90.3, 77.7, 90.7, 80.9),
+        margin=0.01,
+        because=f"one point; {NO_AVERAGE}",
+        **STATED | ROWS,
     ),
     Claim.order(
         "T1.b",
         "contextual batches beat plain batches of one source",
         pairs=[gain(BATCHES)],
-        source="Table 1",
-        because=BEYOND_CHANCE,
-        headlines=ALL_SCALES,
-        scales=JUDGED_SCALES,
-        **RESTATED | ROWS,
+        **MAIN_RESULT | RESTATED | ROWS,
     ),
     Claim.order(
         "T1.c",
         "the contextual architecture beats the biencoder on the same plain batches",
         pairs=[gain(ARCHITECTURE)],
-        source="Table 1",
-        because=BEYOND_CHANCE,
-        headlines=ALL_SCALES,
-        scales=JUDGED_SCALES,
-        **RESTATED | ROWS | fresh.blind(ARCHITECTURE),
+        **MAIN_RESULT | RESTATED | ROWS | fresh.blind(ARCHITECTURE),
     ),
     Claim.order(
         "T1.d",
         "contextual batches and the architecture together beat each alone",
         pairs=[(term(NDCG, **BOTH), term(NDCG, **BATCHES)), (term(NDCG, **BOTH), term(NDCG, **ARCHITECTURE))],
-        source="Table 1",
-        because=BEYOND_CHANCE,
-        headlines=ALL_SCALES,
-        scales=JUDGED_SCALES,
-        **RESTATED | ROWS | fresh.blind(BOTH),
+        **MAIN_RESULT | RESTATED | ROWS | fresh.blind(BOTH),
     ),
     Claim.order(
         "T1.e",
@@ -354,42 +328,32 @@ RESULTS = (
             (term(LOSS, **BOTH), term(LOSS, **ARCHITECTURE)),
             (term(ACCURACY, **ARCHITECTURE), term(ACCURACY, **BOTH)),
         ],
-        source="Table 1",
-        because=BEYOND_CHANCE,
-        scales=JUDGED_SCALES,
-        **RESTATED | ROWS,
+        **OF_TABLE1 | RESTATED | ROWS,
     ),
 )
 
+ONE_EQUAL_GAIN = "the paper says 'largest', which one equal gain would refute"
+SMALL_SETS = "the 'small datasets of financial and medical documents' can only be FiQA and NFCorpus"
+SPECIFIC_DOMAIN = "in a specific domain: more on"
 WHERE = (
     *(
         Claim.interaction(
             id,
-            f"the architecture gains more on {word} than on the average dataset",
-            of=gain(ARCHITECTURE, name),
+            f"the architecture gains more {where} than on the average dataset",
+            of=gain(ARCHITECTURE, dataset),
             above=gain(ARCHITECTURE),
-            source="§6",
-            because="any difference beyond chance; the paper says 'largest', which one equal gain would refute",
+            source=source,
+            because=f"{BEYOND_CHANCE}; {note}",
             scales=("small",),
-            stated=fresh.FIRST_STATED,
+            stated=stated,
             **ROWS,
         )
-        for id, word, name in (("T1.g", "ArguAna", "arguana"), ("T1.h", "SciFact", "scifact"))
-    ),
-    *(
-        Claim.interaction(
-            id,
-            f"the architecture gains more in a specific domain: more on {word} than on the average dataset",
-            of=gain(ARCHITECTURE, name),
-            above=gain(ARCHITECTURE),
-            source="§1",
-            because="any difference beyond chance; the 'small datasets of financial and medical documents' can only "
-            "be FiQA and NFCorpus",
-            scales=("small",),
-            stated="2026-11-24",
-            **ROWS,
+        for id, where, dataset, source, note, stated in (
+            ("T1.g", "on ArguAna", "arguana", "§6", ONE_EQUAL_GAIN, fresh.FIRST_STATED),
+            ("T1.h", "on SciFact", "scifact", "§6", ONE_EQUAL_GAIN, fresh.FIRST_STATED),
+            ("T1.n", f"{SPECIFIC_DOMAIN} finance (FiQA)", "fiqa", "§1", SMALL_SETS, "2026-11-24"),
+            ("T1.o", f"{SPECIFIC_DOMAIN} medicine (NFCorpus)", "nfcorpus", "§1", SMALL_SETS, "2026-11-24"),
         )
-        for id, word, name in (("T1.n", "finance (FiQA)", "fiqa"), ("T1.o", "medicine (NFCorpus)", "nfcorpus"))
     ),
     *(
         Claim.interaction(
@@ -477,16 +441,7 @@ REFERENCES_MINI: tuple[dict[str, Any], ...] = (
 )
 OWN_MINI = term(NDCG, **DOMAIN_WITH_CONTEXT)
 PRETRAINED = tuple(
-    Claim.order(
-        id,
-        says,
-        pairs=pairs,
-        delta=HALF_A_POINT,
-        source=source,
-        because=f"{BEYOND_CHANCE}; {BELOW_SMALLEST_GAIN}",
-        stated="2026-11-25",
-        scales=MINI,
-    )
+    Claim.order(id, says, pairs=pairs, source=source, stated="2026-11-25", scales=MINI, **BELOW_PAPERS_GAINS)
     for id, says, pairs, source in (
         (
             "P.a",
@@ -504,13 +459,13 @@ PRETRAINED = tuple(
         (
             "P.c",
             "from a pretrained start, documents of the searched corpus as context beat random training documents",
-            [(OWN_MINI, term(NDCG.replace("{suite}", "{suite}+random"), **DOMAIN_WITH_CONTEXT))],
+            [(OWN_MINI, term(under("random"), **DOMAIN_WITH_CONTEXT))],
             "Table 2",
         ),
         (
             "P.d",
             "from a pretrained start, the contextual model with in-corpus context beats the context-blind model",
-            [(OWN_MINI, term(NDCG.replace("{suite}", "{suite}+null"), **BLIND_DOMAIN))],
+            [(OWN_MINI, term(under("null"), **BLIND_DOMAIN))],
             "our question: what documents add to learned vectors in front of the text",
         ),
         (

@@ -1,11 +1,11 @@
 """Batch size, cluster size and filter for both architectures: one grid for figures 2, 3, 4, 9, 12 and 13."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import seeds_at
-from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
+from experiments.shared import BEYOND_CHANCE, HALF_A_POINT, LOSS, MEAN_OF_SEEDS, NDCG, SCORE, SCORE_LINES, get_size_at
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made within a whole source (§5), so they may be larger than a fine domain.
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 24), "desk": (32, 128, 512), "lab": (32, 128, 512)}
@@ -27,15 +27,8 @@ BIENCODER, CONTEXTUAL = {"architecture": "biencoder", **GRID}, {"architecture": 
 FILTERED, UNFILTERED = {"filter": "surrogate"}, {"filter": "none"}
 
 
-def get_size_at(sizes: Mapping[str, tuple[int, ...]], position: float) -> ByScale:
-    """Return, for each scale, the size at a relative position: 0 is the smallest, 0.5 the middle, 1 the largest."""
-    return by_scale(
-        {scale: scale_sizes[round(position * (len(scale_sizes) - 1))] for scale, scale_sizes in sizes.items()}
-    )
-
-
-SMALL, MEDIUM, LARGE = ({"cluster_size": get_size_at(CLUSTERS, place)} for place in (0, 0.5, 1))
-FEW, SOME, MANY = ({"batch_size": get_size_at(BATCHES, place)} for place in (0, 0.5, 1))
+SMALL, MEDIUM, LARGE = ({"cluster_size": get_size_at(CLUSTERS, index)} for index in (0, None, -1))
+FEW, SOME, MANY = ({"batch_size": get_size_at(BATCHES, index)} for index in (0, None, -1))
 # Batches of 32 are below the range that figure 13 calls best, and below all of the paper's. Claims about large
 # batches therefore compare with the smallest size of at least 100.
 SMALLEST_BATCH_IN_RANGE = {
@@ -91,8 +84,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(dict.fromkeys(all_runs))
 
 
-NDCG, LOSS = "{suite}/mean/ndcg_at_10", "train/loss"
-POINTS: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
 BELOW_RANGE_NOTE = "Batches of 32 are below the paper's range, and no claim is judged on them."
 WITH_FILTER, WITHOUT_FILTER = (
     Row(label="filter", runs=pick(**BIENCODER, **FILTERED)),
@@ -112,7 +103,6 @@ EQUAL_PAIRS = "At our scales, all training runs see the same number of pairs."
 CELLS_NOTE = (
     "A cell is the mean over n seeds. The best cell of a row is framed if it is clearly ahead of the second best."
 )
-MEAN_OF_SEEDS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
 
 FIGURES = (
     Figure(
@@ -132,7 +122,7 @@ FIGURES = (
         x_label="training loss over the last tenth of the steps",
         hue="batch_size",
         series=(WITH_FILTER, WITHOUT_FILTER),
-        **POINTS,
+        **SCORE,
     ),
     Figure(
         name="figure3",
@@ -158,7 +148,7 @@ FIGURES = (
         x_label="false-negative filter",
         hue="batch_size",
         series=(Row(label="biencoder", runs=pick(**BIENCODER, **ALL_CLUSTER_SIZES)),),
-        **POINTS,
+        **SCORE,
     ),
     Figure(
         name="figure9",
@@ -179,12 +169,10 @@ FIGURES = (
         name="figure12",
         title="Score by cluster size, with and without the filter",
         caption=f"NDCG@10 of biencoders by cluster size, averaged over batch sizes. {MEAN_OF_SEEDS} {BELOW_RANGE_NOTE}",
-        kind="lines",
         x="cluster_size",
         x_label="cluster size (pairs)",
-        x_is_log=True,
         series=(WITH_FILTER, WITHOUT_FILTER),
-        **POINTS,
+        **SCORE_LINES,
     ),
     Figure(
         name="figure13",
@@ -193,18 +181,14 @@ FIGURES = (
             "NDCG@10 of biencoders by batch size, averaged over cluster sizes. "
             f"{MEAN_OF_SEEDS} {EQUAL_PAIRS} {BELOW_RANGE_NOTE}"
         ),
-        kind="lines",
         x="batch_size",
         x_label="batch size (pairs)",
-        x_is_log=True,
         series=(SAME, WITHOUT_FILTER),
-        **POINTS,
+        **SCORE_LINES,
     ),
 )
 
 RESTATED = fresh.RESTATED | fresh.FIRST_SEEDS
-BEYOND_CHANCE = "a slope beyond chance, the mean over the sizes of the other axis"
-ANY_DIFFERENCE = "any difference beyond chance"
 SMALLER, LARGER = ("cluster_size", -1), ("cluster_size", 1)
 ONE_POINT = 0.01
 RESTATED_V4 = fresh.FIRST_SEEDS | {"stated": "2026-11-25", "version": 4}
@@ -227,7 +211,7 @@ def claim_trend(id: str, says: str, axis: str, sign: int, source: str, of: dict[
         within=within,
         sign=sign,
         source=source,
-        because=BEYOND_CHANCE,
+        because="a slope beyond chance, the mean over the sizes of the other axis",
         **options,
     )
 
@@ -235,6 +219,11 @@ def claim_trend(id: str, says: str, axis: str, sign: int, source: str, of: dict[
 def list_pairs(better: dict[str, Any], worse: dict[str, Any], *cells: dict[str, Any]) -> list[tuple[Term, Term]]:
     """Return one comparison of NDCG@10 for each place: a batch size, a cluster size, or both."""
     return [(term(NDCG, **better | cell), term(NDCG, **worse | cell)) for cell in cells]
+
+
+def gain_of_small_clusters(row: dict[str, Any]) -> tuple[Term, Term]:
+    """Return a row at the smallest and at the largest cluster size."""
+    return term(NDCG, **row | SMALL), term(NDCG, **row | LARGE)
 
 
 def claim_small_gain(id: str, says: str, source: str, of: dict[str, Any], **options: Any) -> Claim:
@@ -254,8 +243,8 @@ CLAIMS = (
     Claim.correlation(
         "F2.a",
         "with the filter, at each batch size, harder batches go with higher scores",
-        x=term(LOSS, **PLAIN | LARGE_BATCHES),
-        y=term(NDCG, **PLAIN | LARGE_BATCHES),
+        x=term(LOSS, **LARGER_PLAIN),
+        y=term(NDCG, **LARGER_PLAIN),
         points="runs",
         within="batch_size",
         sign=1,
@@ -280,15 +269,15 @@ CLAIMS = (
         "without the filter, larger batches are better",
         pairs=list_pairs(PLAIN_UNFILTERED | MANY, PLAIN_UNFILTERED | SMALLEST, ALL_CLUSTER_SIZES),
         source="§6",
-        because=f"{ANY_DIFFERENCE}; {RANGE_NOTE}",
+        because=f"{BEYOND_CHANCE}; {RANGE_NOTE}",
         **RESTATED,
     ),
     Claim.order(
         "F4.a",
         "filtered batches beat unfiltered ones over all settings",
-        pairs=list_pairs(PLAIN | LARGE_BATCHES, PLAIN_UNFILTERED | LARGE_BATCHES, ALL_CLUSTER_SIZES),
+        pairs=list_pairs(LARGER_PLAIN, LARGER_PLAIN_UNFILTERED, ALL_CLUSTER_SIZES),
         source="Figure 4",
-        because=ANY_DIFFERENCE,
+        because=BEYOND_CHANCE,
         **RESTATED_V4,
     ),
     claim_trend(
@@ -304,17 +293,17 @@ CLAIMS = (
         "the contextual model beats the biencoder across the board: in six cells of the grid",
         pairs=list_pairs(CDE, PLAIN, *EVERY_CELL),
         source="Figure 9 and §9.5",
-        because="any difference beyond chance: the smallest, middle and largest clusters, two batch sizes",
+        because=f"{BEYOND_CHANCE}: the smallest, middle and largest clusters, two batch sizes",
         **RESTATED_V4 | fresh.blind(CDE | LARGE_BATCHES),
     ),
     Claim.interaction(
         "F9.c",
         "the contextual model does well even at large clusters: the biencoder loses more from the smallest to the largest",
-        of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
-        above=list_pairs(CDE | SMALL, CDE | LARGE, LARGE_BATCHES)[0],
-        delta=fresh.HALF_A_POINT,
+        of=gain_of_small_clusters(LARGER_PLAIN),
+        above=gain_of_small_clusters(CDE | LARGE_BATCHES),
+        delta=HALF_A_POINT,
         source="§9.5",
-        because=f"{ANY_DIFFERENCE}; {SMALL_EFFECT_REASON}",
+        because=f"{BEYOND_CHANCE}; {SMALL_EFFECT_REASON}",
         **RESTATED_V4,
     ),
     claim_small_gain("F9.d", f"{NO_GAIN_SENTENCE}, which does well at small ones", "Figure 9", CDE),
@@ -338,8 +327,8 @@ CLAIMS = (
     Claim.interaction(
         "F12.a",
         "small clusters gain more with the filter than without",
-        of=list_pairs(PLAIN | SMALL, PLAIN | LARGE, LARGE_BATCHES)[0],
-        above=list_pairs(PLAIN_UNFILTERED | SMALL, PLAIN_UNFILTERED | LARGE, LARGE_BATCHES)[0],
+        of=gain_of_small_clusters(LARGER_PLAIN),
+        above=gain_of_small_clusters(LARGER_PLAIN_UNFILTERED),
         source="Figure 12",
         because="the smallest clusters gain more on the largest with the filter than without, beyond chance",
         **RESTATED_V4,

@@ -3,7 +3,8 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
+from experiments.e01_table1 import BOTH, get_contextual_sizes, seeds_at
+from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # The paper uses the sets of Nomic and BGE. At our own scales, two sources of the same mined text replace them.
@@ -62,36 +63,29 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def make_second_phase(scale: str, training_set: tuple[str, str | None], num_epochs: int) -> Run:
     """Return the second phase of the contextual model on a set, given by a corpus and its sources."""
-    phase: dict[str, Any] = BOTH | PRETRAINING[scale] | SUPERVISED[scale]
-    phase |= {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale], "num_pairs": NUM_PAIRS[scale]}
-    phase |= dict(zip(("corpus", "sources"), training_set, strict=True))
+    phase: dict[str, Any] = BOTH | PRETRAINING[scale] | SUPERVISED[scale] | get_contextual_sizes(scale)
+    phase |= dict(zip(("corpus", "sources"), training_set, strict=True)) | {"num_pairs": NUM_PAIRS[scale]}
     return base(scale, **phase | {"num_steps": None, "num_epochs": num_epochs, "test_contexts": "own"})
 
 
-NDCG = "{suite}/mean/ndcg_at_10"
 NOMIC = {"corpus": "nomic-supervised"}
 BGE = {"corpus": "bge-full-data"}
 FIGURE = Figure(
     name="figure5",
     title="Score by number of supervised epochs, on two sets",
     caption=(
-        "NDCG@10 by number of supervised epochs, after one pre-training run per seed. Marks are means over n seeds, "
-        "bands are 95 % intervals of the mean. The paper's sets are Nomic's and BGE's. At desk and lab they are two "
-        "sources of the mined text."
+        f"NDCG@10 by number of supervised epochs, after one pre-training run per seed. {MEAN_OF_SEEDS} The paper's "
+        "sets are Nomic's and BGE's. At desk and lab they are two sources of the mined text."
     ),
-    kind="lines",
     x="num_epochs",
-    y=NDCG,
     x_label="supervised epochs",
-    y_label="NDCG@10 (points)",
-    factor=100,
-    x_is_log=True,
     series=(
         Row(label="services", runs=pick(sources=("services", "planted")), scales=OURS),
         Row(label="packages and modules", runs=pick(sources=("packages+modules", None)), scales=OURS),
         Row(label="nomic", runs=pick(**NOMIC), scales=PAPERS),
         Row(label="BGE", runs=pick(**BGE), scales=PAPERS),
     ),
+    **SCORE_LINES,
 )
 SECOND = {"corpus": ("bge-full-data", "desk"), "sources": (None, "packages+modules")}
 CLAIMS = (

@@ -3,10 +3,11 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, seeds_at
+from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, get_contextual_sizes, seeds_at
 from experiments.e04_batch_by_cluster import BATCHES as GRID_BATCHES
-from experiments.e04_batch_by_cluster import PAPER_CLUSTERS, get_size_at
-from experiments.e05_epochs import PRETRAINING
+from experiments.e04_batch_by_cluster import PAPER_CLUSTERS
+from experiments.e05_epochs import PAPERS, PRETRAINING
+from experiments.shared import HALF_A_POINT, NDCG, SCORE, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 CORPUS = {
@@ -29,13 +30,12 @@ LENGTH: dict[str, dict[str, Any]] = {
     "small": {},  # three epochs and the usual warm-up (§5)
     "large": {},
 }
-PAPERS = ("small", "large")
 
 
 def make_second_phase(scale: str) -> Run:
     """Return the second phase of a biencoder on contextual batches. Table 1 trains its first phase as well."""
-    sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    return base(scale, **{**BATCHES, **sizes, **PRETRAINING[scale], **LENGTH[scale], "corpus": CORPUS[scale]})
+    phase: dict[str, Any] = BATCHES | get_contextual_sizes(scale) | PRETRAINING[scale] | LENGTH[scale]
+    return base(scale, **phase | {"corpus": CORPUS[scale]})
 
 
 def by_cluster(scale: str) -> tuple[Run, ...]:
@@ -67,7 +67,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     return by_number(scale) + by_cluster(scale)
 
 
-NDCG = "{suite}/mean/ndcg_at_10"
 PHASE_TWO = {
     "pretraining_corpus": tuple(sorted({str(each["pretraining_corpus"]) for each in PRETRAINING.values()})),
     "cluster_size": by_scale(CLUSTER),
@@ -81,8 +80,7 @@ ONE_NEGATIVE = {
     "mined_negatives": "below",
     "domain_column": "source",
 }
-EASIEST, HARDEST = ({"cluster_size": get_size_at(CLUSTERS, place)} for place in (1, 0))
-POINTS: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
+EASIEST, HARDEST = ({"cluster_size": get_size_at(CLUSTERS, index)} for index in (-1, 0))
 FIGURES = (
     Figure(
         name="figure10",
@@ -99,7 +97,7 @@ FIGURES = (
         x_label="batch difficulty (mean cosine under the surrogate)",
         hue="batch_size",
         series=(Row(label="biencoder", runs=pick(**ONE_NEGATIVE)),),
-        **POINTS,
+        **SCORE,
     ),
     Figure(
         name="figure11",
@@ -115,7 +113,7 @@ FIGURES = (
         x_label="hard negatives per pair",
         is_paired=True,
         series=(Row(label="below the positive document", runs=pick(**BELOW)), Row(label="any", runs=pick(**ANY))),
-        **POINTS | {"y_label": "change in NDCG@10 (points)"},
+        **SCORE | {"y_label": "change in NDCG@10 (points)"},
     ),
 )
 
@@ -155,7 +153,7 @@ CLAIMS = (
         pairs=[(term(NDCG, **ONE_NEGATIVE, **HARDEST), term(NDCG, **ONE_NEGATIVE, **EASIEST))],
         source="§9.5",
         because="the smallest beat the largest beyond chance; effects within half a point are small",
-        delta=fresh.HALF_A_POINT,
+        delta=HALF_A_POINT,
         version=2,
         **fresh.STATED | LATER,
     ),

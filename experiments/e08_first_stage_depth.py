@@ -3,8 +3,9 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
+from experiments.e01_table1 import BOTH, get_contextual_sizes, seeds_at
+from experiments.shared import ACCURACY, NDCG, get_size_at
+from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 DEPTHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 3), "desk": (1, 2, 4), "lab": (1, 2, 4)}
 DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
@@ -12,11 +13,10 @@ DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's last row with first stages of other depths."""
-    base_run = base(scale, **BOTH, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale])
+    base_run = base(scale, **BOTH, **get_contextual_sizes(scale))
     return grid(base_run, num_first_stage_layers=DEPTHS[scale], seed=seeds_at(scale, fresh.DEPTHS))
 
 
-ACCURACY, NDCG = "train/accuracy", "{suite}/mean/ndcg_at_10"
 DEPTH: dict[str, Any] = {
     "kind": "lines",
     "x": "num_first_stage_layers",
@@ -52,10 +52,7 @@ SCORES = Figure(
     ),
     **DEPTH,
 )
-SHALLOWEST, DEEPEST = (
-    {"num_first_stage_layers": by_scale({scale: depths[place] for scale, depths in DEPTHS.items()})}
-    for place in (0, -1)
-)
+SHALLOWEST, DEEPEST = ({"num_first_stage_layers": get_size_at(DEPTHS, index)} for index in (0, -1))
 CLAIMS = (
     Claim.trend(
         "F17.a",

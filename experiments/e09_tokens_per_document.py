@@ -1,22 +1,17 @@
 """Figure 18: many context documents with one vector each, or few with several, for a fixed number of vectors."""
 
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, seeds_at
+from experiments.e01_table1 import BOTH, get_contextual_sizes, seeds_at
 from experiments.fresh import FIRST_SEEDS, MET_BY_BLIND, RESTATED
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, pick, term
 
 TOTAL = {"smoke": 8, "desk": 16, "lab": 16, "small": 64, "large": 512}
-PER_DOCUMENT = {
-    "smoke": (1, 2, 4),
-    "desk": (1, 2, 4),
-    "lab": (1, 2, 4),
-    "small": (1, 2, 4, 8),
-    "large": (1, 2, 4, 8),
-}
+PER_DOCUMENT: dict[str, tuple[int, ...]] = dict.fromkeys(("smoke", "desk", "lab"), (1, 2, 4))
+PER_DOCUMENT |= dict.fromkeys(("small", "large"), (1, 2, 4, 8))
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's last row with the same number of context vectors in different arrangements."""
-    sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
+    sizes = get_contextual_sizes(scale)
     return tuple(
         base(scale, **BOTH, **sizes, tokens_per_document=num_tokens, num_contexts=TOTAL[scale] // num_tokens, seed=seed)
         for num_tokens in PER_DOCUMENT[scale]

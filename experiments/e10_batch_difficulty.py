@@ -99,39 +99,29 @@ BY_SIZE = Figure(
     ),
 )
 
-SLOPE_REASON = "a slope beyond chance, the mean over the values of the other axis, where a cluster holds a batch"
-
 
 def holds_a_batch(run: Run) -> bool:
     """Return whether a cluster is at least as large as a batch. Larger batches combine several clusters at random."""
     return run.cluster_size is not None and run.cluster_size >= run.batch_size
 
 
-CLAIMS = (
+CLAIMS = tuple(
     Claim.trend(
-        "F6.a",
-        "batches get easier as clusters grow",
+        id,
+        f"batches get easier as {growing} grow",
         over=term(DIFFICULTY, **ALL_PAIRS),
-        axis="cluster_size",
-        within="batch_size",
+        axis=axis,
+        within=other_axis,
         sign=-1,
         only=holds_a_batch,
         source="Figure 6 and §7",
-        because=SLOPE_REASON,
+        because="a slope beyond chance, the mean over the values of the other axis, where a cluster holds a batch",
         **RESTATED | declare(REPACKED, FIRST),
-    ),
-    Claim.trend(
-        "F6.b",
-        "batches get easier as batches grow",
-        over=term(DIFFICULTY, **ALL_PAIRS),
-        axis="batch_size",
-        within="cluster_size",
-        sign=-1,
-        only=holds_a_batch,
-        source="Figure 6 and §7",
-        because=SLOPE_REASON,
-        **RESTATED | declare(REPACKED, FIRST),
-    ),
+    )
+    for id, growing, axis, other_axis in (
+        ("F6.a", "clusters", "cluster_size", "batch_size"),
+        ("F6.b", "batches", "batch_size", "cluster_size"),
+    )
 )
 
 EXPERIMENT = Experiment(

@@ -139,10 +139,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=13,
-    title="The pairs of one cluster",
-    runs=runs,
-    artefacts=(TEXTS, ALIKE),
-    claims=CLAIMS,
-    local_seeds=SEEDS,
+    number=13, title="The pairs of one cluster", runs=runs, artefacts=(TEXTS, ALIKE), claims=CLAIMS, local_seeds=SEEDS
 )

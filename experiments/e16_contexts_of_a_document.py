@@ -5,8 +5,8 @@ import textwrap
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, WITH_MINI, seeds_at
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, by_scale, pick, term
+from experiments.e01_table1 import BOTH, CLUSTER, WITH_MINI, get_contextual_sizes, seeds_at
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, by_scale, grid, pick, term
 
 ANALYSIS = BOTH | {"measure": "spread"}
 FIRST_SEED = by_scale({scale: seeds_at(scale)[0] for scale in CLUSTER})
@@ -20,8 +20,7 @@ COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual models with another analysis. Nothing more is trained."""
-    sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    return tuple(base(scale, **ANALYSIS, **sizes, seed=seed) for seed in seeds_at(scale, fresh.SCORED))
+    return grid(base(scale, **ANALYSIS, **get_contextual_sizes(scale)), seed=seeds_at(scale, fresh.SCORED))
 
 
 def draw_documents(frame: Any, axes: Any) -> str:

@@ -3,17 +3,8 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import (
-    BOTH,
-    CLUSTER,
-    CONTEXTUAL_BATCH,
-    FAMILIES,
-    NDCG,
-    OWN_SCALES,
-    SURROGATE,
-    WITH_MINI,
-    seeds_at,
-)
+from experiments.e01_table1 import BOTH, FAMILIES, OWN_SCALES, SURROGATE, WITH_MINI, get_contextual_sizes, seeds_at
+from experiments.shared import HALF_A_POINT, NDCG, SCORE, SCORE_LINES, under
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 
 # Empty slots hold the model's null vector. The last size of each scale fills all slots.
@@ -32,9 +23,7 @@ DRAWN_SIZES = {scale: (sizes[0], sizes[2], sizes[-1]) for scale, sizes in SIZES.
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual models with other evaluations, and their reference. Nothing more is trained."""
-    base_run = base(
-        scale, **CONTEXTUAL, batch_size=CONTEXTUAL_BATCH[scale], cluster_size=CLUSTER[scale], num_test_contexts=None
-    )
+    base_run = base(scale, **CONTEXTUAL, **get_contextual_sizes(scale), num_test_contexts=None)
     seeds = seeds_at(scale, fresh.SCORED)
     as_trained = grid(base_run, seed=seeds + (fresh.READING if scale == "lab" else ()))
     by_number = grid(base_run, seed=seeds, num_test_contexts=SIZES[scale], test_contexts="own")
@@ -45,7 +34,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 SCORED = CONTEXTUAL | {"context_seed": 0}
 SUPPLIED = SCORED | {"num_test_contexts": tuple(sorted({size for sizes in SIZES.values() for size in sizes}))}
 AS_TRAINED = SCORED | {"num_test_contexts": None}
-NULL, WRONG = (NDCG.replace("{suite}", f"{{suite}}+{context}") for context in ("null", "wrong"))
+NULL = under("null")
 
 FIGURE = Figure(
     name="figure16",
@@ -54,19 +43,15 @@ FIGURE = Figure(
         "the null vector. Marks are means over n seeds, bands are 95 % intervals of the mean. Horizontal lines show "
         "the model without context, and the surrogate, which is untrained at desk and lab."
     ),
-    kind="lines",
     title="Score by number of context documents",
     x="num_test_contexts",
-    y=NDCG,
     x_label="context documents",
-    y_label="NDCG@10 (points)",
-    factor=100,
-    x_is_log=True,
     series=(
         Row(label="contextual model", runs=pick(**SUPPLIED)),
         Row(label="no context (all null)", runs=pick(**AS_TRAINED), context="null"),
         Row(label="surrogate", runs=pick(**SURROGATE)),
     ),
+    **SCORE_LINES,
 )
 
 
@@ -115,12 +100,10 @@ FIGURE_DRAWS = Figure(
     kind="own",
     points="{suite}/*/ndcg_at_10",
     x="num_test_contexts",
-    y="value",
     x_label="context documents",
-    y_label="NDCG@10 (points)",
-    factor=100,
     series=(Row(label="contextual model", runs=pick(**DRAWN)),),
     draw=draw_sensitivity,
+    **SCORE | {"y": "value"},
 )
 
 
@@ -171,8 +154,8 @@ CLAIMS = (
     Claim.order(
         "F16.c",
         "the documents of a context matter: a full in-corpus context is better than a full out-of-corpus one",
-        pairs=[(term(NDCG, **AS_TRAINED), term(WRONG, **AS_TRAINED))],
-        delta=fresh.HALF_A_POINT,
+        pairs=[(term(NDCG, **AS_TRAINED), term(under("wrong"), **AS_TRAINED))],
+        delta=HALF_A_POINT,
         source="our reading of Figure 16",
         because="any difference beyond chance; a context-blind model shows none, or less than half a point",
         # at lab E.e judges the same models

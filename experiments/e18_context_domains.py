@@ -1,8 +1,8 @@
 """Figure 7: scores on each domain under the context of every other domain."""
 
 from experiments import fresh
-from experiments.e01_table1 import BOTH, CLUSTER, CONTEXTUAL_BATCH, WITH_MINI, seeds_at
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, pick, term
+from experiments.e01_table1 import BOTH, WITH_MINI, get_contextual_sizes, seeds_at
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 
 CROSSED = BOTH | {"measure": "cross"}
 FORUMS = "cqadupstack"  # as in the paper, if its data are available
@@ -10,9 +10,8 @@ FORUMS = "cqadupstack"  # as in the paper, if its data are available
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual models, scored under other contexts. Nothing more is trained."""
-    sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     suite = {"suite": FORUMS} if scale in ("small", "large") else {}
-    return tuple(base(scale, **CROSSED | suite, **sizes, seed=seed) for seed in seeds_at(scale, fresh.CROSSED))
+    return grid(base(scale, **CROSSED | suite, **get_contextual_sizes(scale)), seed=seeds_at(scale, fresh.CROSSED))
 
 
 FIGURE = Figure(
@@ -81,10 +80,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=18,
-    title="Context of another domain",
-    runs=runs,
-    artefacts=(FIGURE, TABLE),
-    claims=CLAIMS,
-    scales=WITH_MINI,
+    number=18, title="Context of another domain", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS, scales=WITH_MINI
 )

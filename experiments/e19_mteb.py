@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BM25, BOTH, CLUSTER, CONTEXTUAL_BATCH, SURROGATE, seeds_at
+from experiments.e01_table1 import BM25, BOTH, SURROGATE, get_contextual_sizes, seeds_at
 from experiments.e05_epochs import OURS, PAPERS, SECOND_SET, make_second_phase
 from experiments.fresh import STATED
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
@@ -27,9 +27,8 @@ def runs(scale: str) -> tuple[Run, ...]:
     if scale in PAPERS:
         final = grid(make_second_phase(scale, SECOND_SET[scale], FINAL_EPOCHS), **MEASURED, **WHOLE_MTEB, seed=seeds)
         return base(scale, **MINILM, **WHOLE_MTEB, surrogate="minilm"), *final
-    sizes = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
     untrained = base(scale, **MINILM, surrogate=ENCODER.get(scale, "minilm"))
-    return base(scale, **LEXICAL), untrained, *grid(base(scale, **CDE, **sizes), seed=seeds)
+    return base(scale, **LEXICAL), untrained, *grid(base(scale, **CDE, **get_contextual_sizes(scale)), seed=seeds)
 
 
 # Categories in the paper's order: mteb's name, the paper's name, number of the 56 datasets in it.

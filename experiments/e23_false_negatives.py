@@ -81,10 +81,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=23,
-    title="False negatives and the filter",
-    runs=runs,
-    artefacts=(TABLE,),
-    claims=CLAIMS,
-    local_seeds=SEEDS,
+    number=23, title="False negatives and the filter", runs=runs, artefacts=(TABLE,), claims=CLAIMS, local_seeds=SEEDS
 )

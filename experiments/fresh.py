@@ -14,9 +14,6 @@ STATED: dict[str, Any] = {"stated": "2026-11-22"}
 """Metadata of a claim worded on that day. `RESTATED` if its wording changed then."""
 RESTATED: dict[str, Any] = STATED | {"version": 2}
 
-HALF_A_POINT = 0.005
-"""The δ of an order. The smallest gain that the paper's Table 1 counts is 0.7 points (62.4 to 63.1)."""
-BELOW_SMALLEST_GAIN = "half a point is below the smallest gain that the paper's table counts"
 TENTH_OF_POINT_PER_DOUBLING = 0.001
 """The δ of a slope: about half a point over the four to six doublings of an axis at desk."""
 
@@ -97,6 +94,7 @@ def declare(desk: Sequence[int] = FIRST, lab: Sequence[int] = AT_LAB) -> dict[st
 
 
 FIRST_SEEDS = declare()
-COMPANION = declare(lab=FIRST)
+COMPANION = STATED | declare(lab=FIRST)
+"""Metadata of the claims of companion papers."""
 ROWS = declare(TABLE1, (*AT_LAB, *ROWS_AT_LAB))
 LONGEST = (*AT_LAB, *READING)

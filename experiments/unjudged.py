@@ -42,11 +42,7 @@ NOT_JUDGED = tuple(
     NotJudged(*line)
     for line in (
         ("Abstract", "applies to any contrastive learning dataset and any biencoder", "no set of runs can show 'any'"),
-        (
-            "Abstract",
-            "state of the art on MTEB",
-            "T2.i checks the printed rows; later models are not compared",
-        ),
+        ("Abstract", "state of the art on MTEB", "T2.i checks the printed rows; later models are not compared"),
         (
             "Abstract",
             "without score distillation, GPU sharing of examples or extremely large batches",
@@ -144,11 +140,7 @@ NOT_JUDGED = tuple(
             "cells within 1 point of their domain's best",
             "a matter of presentation; our figure prints the difference of each cell",
         ),
-        (
-            "§4",
-            "less of an issue if retrieval is entirely in domain",
-            "stated as 'arguably'; T1.i and H.d measure it",
-        ),
+        ("§4", "less of an issue if retrieval is entirely in domain", "stated as 'arguably'; T1.i and H.d measure it"),
         (
             "§4.1",
             "the method is especially sensitive to false negatives, which are likelier in its batches",
@@ -205,16 +197,8 @@ NOT_JUDGED = tuple(
         ("GTE Figure 1", "the pipeline of two stages", "a diagram; `gte_table9` trains its two phases"),
         ("GTE Table 4", "accuracy on SST-2, after fine-tuning", NO_SST),
         ("GTE Tables 5, 6", "scores on BEIR and MTEB, compared with other models", OTHER_MODELS),
-        (
-            "GTE §4.3",
-            "the gap to GTR and Sentence-T5 is narrowed",
-            "no earlier gap is given; G6.c has their averages",
-        ),
-        (
-            "GTE §3.4",
-            "large batches are unnecessary in fine-tuning",
-            "the reason for a choice; nothing is compared",
-        ),
+        ("GTE §4.3", "the gap to GTR and Sentence-T5 is narrowed", "no earlier gap is given; G6.c has their averages"),
+        ("GTE §3.4", "large batches are unnecessary in fine-tuning", "the reason for a choice; nothing is compared"),
         (
             "GTE Figure 3",
             "the same after fine-tuning",
@@ -294,12 +278,7 @@ ERRATA = tuple(
             "retrieval is best at 0.3: 44.6 against 44.2",
             "G10.a",
         ),
-        (
-            "GTE §5.2, Table 8",
-            "performance saturates at 20 k steps",
-            "59.0, then 57.8, 57.7 and 59.0 again",
-            "G8.a",
-        ),
+        ("GTE §5.2, Table 8", "performance saturates at 20 k steps", "59.0, then 57.8, 57.7 and 59.0 again", "G8.a"),
         (
             "§4.1",
             "m obeys the triangle inequality, so that the clustering objective (3) bounds (2)",

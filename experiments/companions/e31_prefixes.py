@@ -5,6 +5,8 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import NEITHER_RANDOM, PLAIN_BATCH
 from experiments.e04_batch_by_cluster import budget
+from experiments.fresh import COMPANION
+from experiments.shared import BEYOND_CHANCE, BY_PART, MEAN_OF_SEEDS, NDCG
 from repro.spec import (
     Claim,
     Experiment,
@@ -54,34 +56,22 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 NESTED = PLAIN | {"nested_sizes": tuple(sorted(set(ALL.values())))}
 WHOLE = PLAIN | {"nested_sizes": None}
-SEPARATE = PLAIN | {
-    "nested_sizes": tuple(sorted({str(w) for widths in WIDTHS.values() for w in widths[:-1]})),
-}
-POINTS: dict[str, Any] = {
-    "kind": "lines",
-    "points": "{suite}/mean/ndcg_at_10",
-    "x": "part1",
-    "y": "value",
-    "x_label": "dimensions used in the search",
-    "y_label": "NDCG@10 (points)",
-    "factor": 100,
-    "x_is_log": True,
-}
+SEPARATE = PLAIN | {"nested_sizes": tuple(sorted({str(w) for widths in WIDTHS.values() for w in widths[:-1]}))}
+BY_WIDTH = BY_PART | {"kind": "lines", "points": NDCG, "x_label": "dimensions used in the search", "x_is_log": True}
 PREFIXES = Row(label="nested, prefixes", runs=pick(**NESTED), context="width*")
 TRAINED_ALONE = Row(label="trained at that width alone", runs=pick(**SEPARATE), context="width*")
 BY_SVD = Row(label="plain, cut by SVD", runs=pick(**WHOLE), context="svd*")
 CUT = Row(label="plain, truncated", runs=pick(**WHOLE), context="width*")
-MARKS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
 
 FIGURE2 = Figure(
     name="mrl_figure2",
     title="Score by width: prefixes of one nested model, and a model for each width",
     caption=(
         "NDCG@10 by the number of dimensions used in the search, for one model whose loss is summed over prefixes, and "
-        f"for models whose loss sees a prefix of one width only. {MARKS} The paper shows accuracy on ImageNet."
+        f"for models whose loss sees a prefix of one width only. {MEAN_OF_SEEDS} The paper shows accuracy on ImageNet."
     ),
     series=(PREFIXES, TRAINED_ALONE),
-    **POINTS,
+    **BY_WIDTH,
 )
 FIGURE7 = Figure(
     name="mrl_figure7",
@@ -89,10 +79,10 @@ FIGURE7 = Figure(
     caption=(
         "NDCG@10 by the number of dimensions used in the search, for the nested model, for models trained at each width, "
         "and for one plain model, whose vectors are truncated directly or after a rotation by SVD of training documents. "
-        f"{MARKS} The paper shows mAP@10 of image retrieval."
+        f"{MEAN_OF_SEEDS} The paper shows mAP@10 of image retrieval."
     ),
     series=(PREFIXES, TRAINED_ALONE, BY_SVD, CUT),
-    **POINTS,
+    **BY_WIDTH,
 )
 
 
@@ -106,9 +96,7 @@ def alone(width: int) -> Term:
     return at(width, PLAIN | {"nested_sizes": str(width)})
 
 
-BEYOND = "any difference beyond chance"
-STATED: dict[str, Any] = fresh.STATED | fresh.COMPANION
-STATED_WITH_MORE_SEEDS = STATED | fresh.declare((*fresh.FIRST, *fresh.NESTED), fresh.FIRST)
+WITH_MORE_SEEDS = COMPANION | fresh.declare((*fresh.FIRST, *fresh.NESTED), fresh.FIRST)
 CLAIMS = (
     Claim.equivalence(
         "M2.a",
@@ -117,31 +105,31 @@ CLAIMS = (
         delta=0.02,
         source="Figure 2",
         because="two points: the difference that the paper reports at low width",
-        **STATED,
+        **COMPANION,
     ),
     Claim.order(
         "M3.a",
         "the narrowest prefix of nested vectors is better than a model trained at its width (the paper: up to 2 %)",
         pairs=[(at(8, NESTED), alone(8))],
         source="Figures 3 and 4",
-        because=f"{BEYOND}; the paper classifies images by nearest neighbours, ours is retrieval",
-        **STATED,
+        because=f"{BEYOND_CHANCE}; the paper classifies images by nearest neighbours, ours is retrieval",
+        **COMPANION,
     ),
     Claim.order(
         "M7.a",
         "prefixes beat a plain model reduced by SVD to the same number of dimensions, at every width",
         pairs=[(at(width, NESTED), at(width, WHOLE, "svd")) for width in JUDGED],
         source="Figures 3 and 7",
-        because=BEYOND,
-        **STATED_WITH_MORE_SEEDS,
+        because=BEYOND_CHANCE,
+        **WITH_MORE_SEEDS,
     ),
     Claim.order(
         "M7.b",
         "prefixes of the nested model beat those of a plain model, at every width",
         pairs=[(at(width, NESTED), at(width, WHOLE)) for width in JUDGED],
         source="Figures 3 and 7",
-        because=f"{BEYOND}; this baseline is ours, the paper's are SVD, slimmable networks and random features",
-        **STATED_WITH_MORE_SEEDS,
+        because=f"{BEYOND_CHANCE}; this baseline is ours, the paper's are SVD, slimmable networks and random features",
+        **WITH_MORE_SEEDS,
     ),
     Claim.interaction(
         "M7.c",
@@ -149,27 +137,20 @@ CLAIMS = (
         of=(at(8, NESTED), at(8, WHOLE, "svd")),
         above=(at(64, NESTED), at(64, WHOLE, "svd")),
         source="Figure 7",
-        because=BEYOND,
-        **STATED_WITH_MORE_SEEDS,
+        because=BEYOND_CHANCE,
+        **WITH_MORE_SEEDS,
     ),
     Claim.equivalence(
         "M2.b",
         "nesting does not change the score of the whole vector",
-        pairs=[
-            (term("{suite}/mean/ndcg_at_10", **NESTED), term("{suite}/mean/ndcg_at_10", **WHOLE)),
-        ],
+        pairs=[(term(NDCG, **NESTED), term(NDCG, **WHOLE))],
         delta=0.01,
         source="Figure 2",
         because="one point: the lines of the picture meet at 2048",
-        **STATED_WITH_MORE_SEEDS,
+        **WITH_MORE_SEEDS,
     ),
 )
 
 EXPERIMENT = Experiment(
-    number=31,
-    title="Prefixes of nested vectors",
-    runs=runs,
-    artefacts=(FIGURE2, FIGURE7),
-    claims=CLAIMS,
-    paper="MRL",
+    number=31, title="Prefixes of nested vectors", runs=runs, artefacts=(FIGURE2, FIGURE7), claims=CLAIMS, paper="MRL"
 )

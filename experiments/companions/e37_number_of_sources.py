@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS
+from experiments.companions.e33_improved_loss import IMPROVED, SEEDS
 from experiments.companions.e34_mixing import make_mixed_run
-from experiments.fresh import COMPANION, STATED
-from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, grid, pick, term
+from experiments.fresh import COMPANION
+from experiments.shared import A_POINT_IS_SMALL, NDCG, SCORE, get_size_at
+from repro.spec import Claim, Experiment, Figure, Row, Run, grid, pick, term
 
 LARGEST = "reddit_title_body+paq+amazon_reviews+s2orc_title_abstract+wikianswers"
 OTHERS = "gooaq+codesearch+agnews+ccnews+npr+cnn+eli5+quora+squad+altlex"
@@ -15,9 +16,7 @@ SOURCES |= dict.fromkeys(("desk", "lab"), ("services", FOUR, None))
 SOURCES |= dict.fromkeys(("small", "large"), (LARGEST, f"{LARGEST}+{OTHERS}", None))
 """The largest source, as in the paper. Then ten more, which the paper draws at random and does not name. None: all."""
 NUM_ALL = {"smoke": 1, "desk": 9, "lab": 9, "small": 29, "large": 29}
-FEWEST, MORE = (
-    {"sources": by_scale({scale: choices[index] for scale, choices in SOURCES.items()})} for index in (0, -2)
-)
+FEWEST, MORE = ({"sources": get_size_at(SOURCES, index)} for index in (0, -2))
 ALL = {"sources": None}
 ALPHA = 0.5
 """Mixing exponent of the sources, as in the paper (§3.4). The smoke corpus has one source."""
@@ -60,12 +59,10 @@ FIGURE = Figure(
     points=NDCG,
     hue="scale",
     x="sources",
-    y="value",
     x_label="number of training sources",
-    y_label="NDCG@10 (points)",
-    factor=100,
     series=(Row(label="pre-training", runs=pick(**IMPROVED)),),
     draw=draw_sources,
+    **SCORE | {"y": "value"},
 )
 
 CLAIMS = (
@@ -76,10 +73,8 @@ CLAIMS = (
             (term(NDCG, **IMPROVED, **more), term(NDCG, **IMPROVED, **fewer))
             for fewer, more in ((FEWEST, MORE), (MORE, ALL))
         ],
-        delta=0.01,
         source="§5.1 and Figure 3a",
-        because="any difference beyond chance; effects within one point are small",
-        **STATED | COMPANION,
+        **A_POINT_IS_SMALL | COMPANION,
     ),
 )
 

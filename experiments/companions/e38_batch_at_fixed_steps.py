@@ -3,8 +3,9 @@
 from typing import Any
 
 from experiments import fresh
-from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS, STEPS
-from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
+from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, STEPS
+from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, term
 
 BATCHES: dict[str, tuple[int, ...]] = {
     "smoke": (4, 8, 16),
@@ -26,7 +27,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def at(index: int) -> Term:
     """Return NDCG@10 at a batch size, counted from the smallest, or from the largest if negative."""
-    return term(NDCG, **IMPROVED, batch_size=by_scale({scale: sizes[index] for scale, sizes in BATCHES.items()}))
+    return term(NDCG, **IMPROVED, batch_size=get_size_at(BATCHES, index))
 
 
 FIGURE = Figure(
@@ -34,22 +35,15 @@ FIGURE = Figure(
     title="Score by batch size at a fixed number of steps",
     caption=(
         "NDCG@10 after pre-training with the improved loss, by batch size at a fixed number of steps. Larger batches "
-        "see more pairs. Marks are means over n seeds, bands are 95 % intervals of the mean. The paper prints MTEB "
-        "scores."
+        f"see more pairs. {MEAN_OF_SEEDS} The paper prints MTEB scores."
     ),
-    kind="lines",
     x="batch_size",
-    y=NDCG,
     x_label="batch size (pairs)",
-    y_label="NDCG@10 (points)",
-    factor=100,
-    x_is_log=True,
     series=(Row(label="pre-training", runs=pick(**IMPROVED)),),
+    **SCORE_LINES,
 )
 
-COMMON: dict[str, Any] = {"source": "§5.1 and Figure 3b", "stated": "2026-11-22"} | fresh.declare(
-    (*fresh.FIRST, *fresh.DOUBLED), fresh.FIRST
-)
+COMMON = {"source": "§5.1 and Figure 3b"} | fresh.STATED | fresh.declare((*fresh.FIRST, *fresh.DOUBLED), fresh.FIRST)
 CLAIMS = (
     Claim.trend(
         "GF3.b",

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from experiments.companions.e33_improved_loss import IMPROVED, NDCG, SEEDS, make_first_phase
-from experiments.fresh import COMPANION, STATED
+from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, make_first_phase
+from experiments.fresh import COMPANION
+from experiments.shared import BEYOND_CHANCE, MEAN_OF_SEEDS, NDCG, SCORE_LINES
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
 
 Size = dict[str, Any]
@@ -58,17 +59,13 @@ FIGURE_3C = Figure(
     title="Score by model size",
     caption=(
         "NDCG@10 after pre-training by the width of the model. At desk, each model has twice the weights of the one "
-        "before. Marks are means over n seeds, bands are 95 % intervals of the mean. The paper has models of 30, 110 "
-        "and 330 M parameters, MTEB scores, and results after fine-tuning."
+        f"before. {MEAN_OF_SEEDS} The paper has models of 30, 110 and 330 M parameters, MTEB scores, and results after "
+        "fine-tuning."
     ),
-    kind="lines",
     x="hidden_size",
-    y=NDCG,
     x_label="dimensions of the model",
-    y_label="NDCG@10 (points)",
-    factor=100,
-    x_is_log=True,
     series=(Row(label="pre-training", runs=pick(**SCORED)),),
+    **SCORE_LINES,
 )
 FIGURE_4 = Figure(
     name="gte_figure4",
@@ -90,7 +87,6 @@ FIGURE_4 = Figure(
     series=(Row(label="width", runs=pick(**CURVES)),),
 )
 
-COMMON = STATED | COMPANION
 CLAIMS = (
     Claim.trend(
         "GF3.d",
@@ -100,15 +96,15 @@ CLAIMS = (
         sign=1,
         source="§5.1 and Figure 3c",
         because="any slope beyond chance; the paper says linear in the logarithm of the weights",
-        **COMMON,
+        **COMPANION,
     ),
     Claim.order(
         "GF4.a",
         "larger models have a lower training loss",
         pairs=[(at(0, "train/loss"), at(-2, "train/loss")), (at(-2, "train/loss"), at(-1, "train/loss"))],
         source="§5.2 and Figure 4",
-        because="any difference beyond chance",
-        **COMMON,
+        because=BEYOND_CHANCE,
+        **COMPANION,
     ),
 )
 

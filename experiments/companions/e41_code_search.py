@@ -5,7 +5,8 @@ from typing import Any
 from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, make_first_phase
 from experiments.companions.gte_printed import CODE, CODE_ALL, PYTHON
 from experiments.e01_table1 import BM25, SURROGATE
-from experiments.fresh import COMPANION, STATED
+from experiments.fresh import COMPANION
+from experiments.shared import BEYOND_CHANCE
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 SUITE = {"smoke": "planted"} | dict.fromkeys(("desk", "lab", "small", "large"), "functions")
@@ -86,7 +87,6 @@ def behind_cpt_code() -> tuple[bool, str]:
     return own < min(others), f"{own}, and {' and '.join(map(str, others))}"
 
 
-COMMON = STATED | COMPANION
 CLAIMS = (
     Claim.identity(
         "G7.a",
@@ -94,7 +94,7 @@ CLAIMS = (
         holds=surpasses,
         source="§4.4 and Table 7",
         because="printed averages",
-        **COMMON,
+        **COMPANION,
     ),
     Claim.identity(
         "G7.b",
@@ -102,7 +102,7 @@ CLAIMS = (
         holds=most_in_python,
         source="§4.4 and Table 7",
         because="printed numbers, over CodeRetriever",
-        **COMMON,
+        **COMPANION,
     ),
     Claim.identity(
         "G13.c",
@@ -110,7 +110,7 @@ CLAIMS = (
         holds=harder_among_all,
         source="§4.4, Tables 7 and 13",
         because="printed numbers",
-        **COMMON,
+        **COMPANION,
     ),
     Claim.identity(
         "G13.d",
@@ -125,9 +125,9 @@ CLAIMS = (
         "code search among a thousand candidates scores higher than among all",
         pairs=[(at("1k"), at("all"))],
         source="§4.4: 'the challenging settings'",
-        because="any difference beyond chance",
+        because=BEYOND_CHANCE,
         scales=OURS,
-        **COMMON,
+        **COMPANION,
     ),
 )
 
@@ -135,10 +135,7 @@ EXPERIMENT = Experiment(
     number=41,
     title="Code search",
     runs=runs,
-    artefacts=(
-        table(7, "all", "all candidates", CODE_ALL),
-        table(13, "1k", "a thousand candidates", CODE),
-    ),
+    artefacts=(table(7, "all", "all candidates", CODE_ALL), table(13, "1k", "a thousand candidates", CODE)),
     claims=CLAIMS,
     paper="GTE",
 )

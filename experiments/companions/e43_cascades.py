@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from experiments.companions.e31_prefixes import NESTED, STATED, WIDTHS, list_nested_runs
+from experiments.companions.e31_prefixes import NESTED, WIDTHS, list_nested_runs
+from experiments.fresh import COMPANION
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, pick, term
 
 CASCADE = NESTED | {"measure": "cascade"}
@@ -85,7 +86,7 @@ CLAIMS = (
         source="Figure 6: 'for the same level of accuracy'",
         because="one point",
         scales=OURS,
-        **STATED,
+        **COMPANION,
     ),
     Claim.order(
         "M6.b",
@@ -95,7 +96,7 @@ CLAIMS = (
         source="Figure 6: '14× smaller'",
         because="in doublings: 1 is twice; the paper's widths span 256 times, those of desk 16",
         scales=OURS,
-        **STATED,
+        **COMPANION,
     ),
     Claim.identity(
         "M6.c",
@@ -103,7 +104,7 @@ CLAIMS = (
         holds=fewer_dimensions,
         source="Figure 6",
         because="rounded to a whole number",
-        **STATED,
+        **COMPANION,
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.companions.e31_prefixes import ALL, JUDGED, NESTED, SEPARATE, WIDTHS, plain
 from experiments.companions.e43_cascades import draw_cascades
+from experiments.shared import BEYOND_CHANCE
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
 SEEDS = {"smoke": (0,), "desk": (28, 29, 30)}
@@ -121,7 +122,7 @@ CLAIMS = (
         "nearest neighbours by nested prefixes are more accurate than by models trained at each width",
         pairs=[(score("nearest", width), alone("nearest", width)) for width in JUDGED],
         source="Figures 3 and 4",
-        because="any difference beyond chance",
+        because=BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.equivalence(

@@ -4,6 +4,7 @@ from typing import Any
 
 from experiments.e05_epochs import PRETRAINING
 from experiments.e06_hard_negatives import LENGTH
+from experiments.shared import NDCG
 from repro.spec import Column, Experiment, Row, Run, RunFilter, Table, base, pick
 
 CONTEXTUAL = {"architecture": "contextual"}
@@ -91,7 +92,7 @@ TABLE = Table(
             Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, scales=("desk", "lab"))
             for family in ("services", "packages", "collections")
         ),
-        Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
+        Column(label="NDCG@10", value=NDCG, factor=100),
     ),
     rows=(
         *(Row(label=label, runs=make_filter(tried)) for label, tried in RECIPES),

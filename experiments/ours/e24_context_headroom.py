@@ -9,6 +9,7 @@ from typing import Any
 from experiments.companions.e31_prefixes import IN_FULL
 from experiments.e01_table1 import FAMILIES, NEITHER_RANDOM, OWN_SCALES, PLAIN_BATCH, seeds_at
 from experiments.fresh import FIRST_SEEDS
+from experiments.shared import BEYOND_CHANCE, SCORE
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 UNTRAINED = {"measure": "headroom", "architecture": "none"}
@@ -68,12 +69,10 @@ FIGURE = Figure(
     points="{suite}+*-*/mean/ndcg_at_10",
     parts=("system", "IDF"),
     x="part2",
-    y="value",
     x_label="text that the IDF is counted in",
-    y_label="NDCG@10 (points)",
-    factor=100,
     series=(Row(label="untrained", runs=pick(**UNTRAINED)), Row(label="trained biencoder", runs=pick(**TRAINED))),
     draw=draw_headroom,
+    **SCORE | {"y": "value"},
 )
 
 TABLE = Table(
@@ -95,7 +94,6 @@ TABLE = Table(
 
 STATED = "2026-11-22"
 OURS = "our question: the paper's motivation (§1, §4.2), which it does not measure"
-BEYOND_CHANCE = "any difference beyond chance"
 
 
 def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -> Claim:

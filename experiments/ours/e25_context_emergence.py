@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import (
-    BATCHES,
-    BOTH,
-    CLUSTER,
-    CONTEXTUAL_BATCH,
-    FAMILIES,
-    FAMILY_COLUMNS,
-    OWN_SCALES,
-    seeds_at,
+from experiments.e01_table1 import BATCHES, BOTH, FAMILIES, FAMILY_COLUMNS, OWN_SCALES, get_contextual_sizes, seeds_at
+from experiments.shared import (
+    BEYOND_CHANCE,
+    BY_PART,
+    HALF_A_POINT_IS_SMALL,
+    NDCG,
+    SCORE,
+    WHAT_A_READER_NOTICES,
+    get_size_at,
 )
-from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
+from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
 STEPS |= dict.fromkeys(("small", "large"), (None,))
@@ -38,7 +38,7 @@ def list_steps(scale: str) -> tuple[int | None, ...]:
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual batches with three models and growing numbers of steps."""
-    sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
+    sizes: dict[str, Any] = get_contextual_sizes(scale)
     all_runs = []
     for num_steps in list_steps(scale):
         budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
@@ -57,11 +57,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(all_runs)
 
 
-NDCG = "{suite}/mean/ndcg_at_10"
-SERIES = {
-    "with word frequencies": OURS,
-    "paper's architecture": PAPERS,
-}
+SERIES = {"with word frequencies": OURS, "paper's architecture": PAPERS}
 CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
 MARKERS = {"wrong": "o", "null": "^"}
@@ -96,21 +92,8 @@ def draw_worth(frame: Any, axes: Any) -> str:
             x = position + 0.18 * (index - 1.5)
             style = {"color": COLOURS[model], "marker": MARKERS[context]}
             label = f"{model}: {DIFFERENCE_LABELS[context]} (n = {len(values)})" if position == 0 else None
-            axes.plot(
-                [x] * len(values),
-                values,
-                linestyle="none",
-                markersize=4,
-                alpha=0.6,
-                label=label,
-                **style,
-            )
-            axes.plot(
-                [x - 0.07, x + 0.07],
-                [values.mean()] * 2,
-                color=COLOURS[model],
-                linewidth=2,
-            )
+            axes.plot([x] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=label, **style)
+            axes.plot([x - 0.07, x + 0.07], [values.mean()] * 2, color=COLOURS[model], linewidth=2)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(families)), families)
     axes.set_ylabel(DIFFERENCE)
@@ -159,9 +142,8 @@ def finish_step_axes(frame: Any, axes: Any) -> str:
     return "large mark: mean over n seeds; small and faint: one seed"
 
 
-END = {"num_steps": by_scale({scale: steps[-1] for scale, steps in STEPS.items()})}
-START = {"num_steps": by_scale({scale: steps[0] for scale, steps in STEPS.items()})}
-LONG = {"num_steps": by_scale({scale: steps[-1] for scale, steps in LONGER.items()})}
+START, END = ({"num_steps": get_size_at(STEPS, index)} for index in (0, -1))
+LONG = {"num_steps": get_size_at(LONGER, -1)}
 FIGURE = Figure(
     name="context_emergence",
     title="Gain from in-corpus context, by family",
@@ -174,13 +156,10 @@ FIGURE = Figure(
     kind="own",
     points="{suite}/{family}/ndcg_at_10",
     hue="num_steps",
-    x="part1",
-    y="value",
     x_label="family of collections",
-    y_label="NDCG@10 (points)",
-    factor=100,
     series=list_context_rows(**END),
     draw=draw_worth,
+    **BY_PART,
 )
 
 CURVE = Figure(
@@ -193,12 +172,10 @@ CURVE = Figure(
     ),
     kind="own",
     x="num_steps",
-    y=NDCG,
     x_label="training steps",
-    y_label="NDCG@10 (points)",
-    factor=100,
     series=(Row(label="biencoder", runs=pick(**BATCHES)), *list_context_rows()),
     draw=draw_steps,
+    **SCORE,
 )
 
 
@@ -225,16 +202,11 @@ def list_table_rows(scale: str) -> tuple[Row, ...]:
 TABLE = Table(
     name="context_emergence_table",
     caption="NDCG@10 by family with in-corpus, out-of-corpus and no context, by training steps.",
-    columns=(
-        *FAMILY_COLUMNS,
-        Column(label="NDCG@10", value=NDCG, factor=100),
-    ),
+    columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
     rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in list_table_rows(scale)),
 )
 
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"
-BEYOND_CHANCE = "any difference beyond chance"
-HALF_A_POINT = f"{BEYOND_CHANCE}; effects within half a point are small"
 COMMON: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
 # A separate family of claims: stated when records of E existed, so it must not change the thresholds of E.
 MORE_AT_LAB, MORE_AT_BOTH = (
@@ -256,7 +228,7 @@ CLAIMS = (
         "given word frequencies, a model gains at least half a point from in-corpus over out-of-corpus context",
         pairs=[(under("", OURS, END), under("wrong", OURS, END))],
         margin=0.005,
-        because="half a point: what a reader would call an effect",
+        because=WHAT_A_READER_NOTICES,
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
@@ -284,59 +256,47 @@ CLAIMS = (
         "E.e",
         "on real text, the paper's architecture scores higher with in-corpus than with out-of-corpus context",
         pairs=[(under("", PAPERS, END), under("wrong", PAPERS, END))],
-        delta=0.005,
-        because=HALF_A_POINT,
-        **COMMON | MORE_AT_LAB,
+        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB,
     ),
     Claim.interaction(
         "E.f",
         "the gain of the paper's architecture from in-corpus over out-of-corpus context grows with training",
         of=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
-        delta=0.005,
-        because=HALF_A_POINT,
-        **COMMON | MORE_AT_LAB,
+        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.g",
         "the paper's architecture scores higher with in-corpus context than with none",
         pairs=[(under("", PAPERS, END), under("null", PAPERS, END))],
-        delta=0.005,
-        because=HALF_A_POINT,
-        **COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
+        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "E.h",
         "the paper's architecture beats a biencoder at the same budget",
         pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
-        delta=0.005,
-        because=HALF_A_POINT,
-        **COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
+        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "EL.a",
         "after six times the steps, the paper's architecture gains half a point from in-corpus over out-of-corpus context",
         pairs=[(under("", PAPERS, LONG), under("wrong", PAPERS, LONG))],
         margin=0.005,
-        because="half a point: what a reader would call an effect",
+        because=WHAT_A_READER_NOTICES,
         **COMMON_LONG | fresh.FIRST_SEEDS,
     ),
     Claim.order(
         "EL.b",
         "after six times the steps, the paper's architecture beats a biencoder at the same budget",
         pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
-        delta=0.005,
-        because=HALF_A_POINT,
-        **COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
+        **HALF_A_POINT_IS_SMALL | COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.interaction(
         "EL.c",
         "after six times the steps, the paper's architecture gains more from in-corpus over out-of-corpus context",
         of=(under("", PAPERS, LONG), under("wrong", PAPERS, LONG)),
         above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
-        delta=0.005,
-        because=HALF_A_POINT,
-        **COMMON_LONG | fresh.FIRST_SEEDS,
+        **HALF_A_POINT_IS_SMALL | COMMON_LONG | fresh.FIRST_SEEDS,
     ),
 )
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from experiments import fresh
 from experiments.companions.e31_prefixes import ALL, IN_FULL, SCALES
-from experiments.e01_table1 import CLUSTER, CONTEXTUAL_BATCH
+from experiments.e01_table1 import get_contextual_sizes
 from experiments.ours.e25_context_emergence import DIFFERENCE, OURS
+from experiments.shared import BEYOND_CHANCE, BY_PART, HALF_A_POINT_IS_SMALL, NDCG, under
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
 
 SEEDS = (0, 1, 2)
@@ -22,8 +23,7 @@ CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no cont
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return one nested contextual model per seed and loss. Temperature and filter are the same for both losses."""
-    sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[scale], "cluster_size": CLUSTER[scale]}
-    base_run = base(scale, **{**PLAIN, **IN_FULL, "nested_sizes": ALL[scale], **sizes})
+    base_run = base(scale, **PLAIN | IN_FULL | get_contextual_sizes(scale) | {"nested_sizes": ALL[scale]})
     extra_seeds = fresh.WIDTHS if scale == "desk" else ()
     return grid(base_run, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS + extra_seeds)
 
@@ -75,24 +75,20 @@ def figure(name: str, title: str, loss_label: str, of: dict[str, Any]) -> Figure
             "used in the search. A mark is a seed, a line is the mean over seeds."
         ),
         kind="own",
-        points="{suite}/mean/ndcg_at_10",
-        x="part1",
-        y="value",
+        points=NDCG,
         x_label="dimensions used in the search",
-        y_label="NDCG@10 (points)",
-        factor=100,
         series=tuple(
             Row(label=label, runs=pick(**of), context=view(kind, "*")) for kind, label in CONTEXT_LABELS.items()
         ),
         draw=draw_worth,
+        **BY_PART,
     )
 
 
 def at(context: str, width: int | str, of: dict[str, Any]) -> Term:
     """Return NDCG@10 under a context at a width ("" for whole vectors)."""
     name = view(context, width)
-    suite = "{suite}" if name == "own" else f"{{suite}}+{name}"
-    return term(f"{suite}/mean/ndcg_at_10", **of)
+    return term(NDCG if name == "own" else under(name), **of)
 
 
 def columns() -> tuple[Column, ...]:
@@ -121,8 +117,6 @@ TABLE = Table(
 COMMON: dict[str, Any] = {"source": "our question, not a paper's", "stated": "2026-11-22"} | fresh.declare(
     (*fresh.FIRST, *fresh.WIDTHS), fresh.FIRST
 )
-BEYOND = "any difference beyond chance"
-HALF_A_POINT = f"{BEYOND}; effects within half a point are small"
 
 
 def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:
@@ -135,14 +129,14 @@ CLAIMS = (
         "W.a",
         "in-corpus beats out-of-corpus context at 16, 32 and 64 dimensions",
         pairs=[gain("wrong", width, PLAIN) for width in NARROW],
-        because=BEYOND,
+        because=BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.order(
         "W.b",
         "in-corpus context beats no context at 16, 32 and 64 dimensions",
         pairs=[gain("null", width, PLAIN) for width in NARROW],
-        because=BEYOND,
+        because=BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.interaction(
@@ -150,15 +144,14 @@ CLAIMS = (
         "the gain of in-corpus over out-of-corpus context is larger in whole vectors than in 16 dimensions",
         of=gain("wrong", "", PLAIN),
         above=gain("wrong", 16, PLAIN),
-        delta=0.005,
-        because=HALF_A_POINT,
+        **HALF_A_POINT_IS_SMALL,
         **COMMON,
     ),
     Claim.order(
         "W.d",
         "under the improved loss, too, in-corpus beats out-of-corpus context at 16, 32, 64 and all dimensions",
         pairs=[gain("wrong", width, IMPROVED) for width in ("", *NARROW)],
-        because=BEYOND,
+        because=BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.interaction(
@@ -166,8 +159,7 @@ CLAIMS = (
         "the gain of in-corpus over out-of-corpus context is larger under the improved loss than under InfoNCE",
         of=gain("wrong", "", IMPROVED),
         above=gain("wrong", "", PLAIN),
-        delta=0.005,
-        because=HALF_A_POINT,
+        **HALF_A_POINT_IS_SMALL,
         **COMMON,
     ),
 )

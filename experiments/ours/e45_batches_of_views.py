@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, NEITHER
+from experiments.e01_table1 import BATCHES, NEITHER, get_sizes
+from experiments.shared import NDCG
 from repro.spec import Column, Experiment, Row, Run, Table, base, by_scale, pick
 
 SCALES = ("smoke", "desk", "lab")
@@ -26,18 +27,13 @@ ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 def runs(scale: str) -> tuple[Run, ...]:
     """Return biencoders on both texts, with batches of a source or of clusters, with and without the filter."""
     run_scale = scale if scale in SCALES else "lab"
-    sizes: dict[str, Any] = {"batch_size": CONTEXTUAL_BATCH[run_scale], "suite": SUITES[run_scale], "num_pairs": None}
+    fixed: dict[str, Any] = {"suite": SUITES[run_scale], "num_pairs": None}
     all_runs = (
-        base(run_scale, **batches | sizes | clusters(batches, run_scale), corpus=TEXTS[text][run_scale], seed=seed)
+        base(run_scale, **batches | get_sizes(batches, run_scale) | fixed, corpus=TEXTS[text][run_scale], seed=seed)
         for text, _, batches in ROWS
         for seed in SEEDS[run_scale]
     )
     return tuple(dict.fromkeys(all_runs))
-
-
-def clusters(batches: dict[str, Any], scale: str) -> dict[str, int]:
-    """Return the cluster size of batches that have clusters."""
-    return {"cluster_size": CLUSTER[scale]} if batches["sampler"] == "cluster" else {}
 
 
 TABLE = Table(
@@ -51,7 +47,7 @@ TABLE = Table(
         Column(label="train acc.", value="train/accuracy", factor=100),
         Column(label="masked %", value="train/masked_fraction", factor=100),
         Column(label="difficulty", value="train/difficulty", decimals=2),
-        Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
+        Column(label="NDCG@10", value=NDCG, factor=100),
     ),
     rows=tuple(
         Row(label=f"{text}, {words}", runs=pick(**kind, corpus=by_scale(TEXTS[text]))) for text, words, kind in ROWS

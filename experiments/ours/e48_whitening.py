@@ -14,15 +14,15 @@ from experiments.e01_table1 import (
     BATCHES,
     BM25,
     BOTH,
-    CLUSTER,
     MINI,
     NEITHER,
     NEITHER_DOMAIN,
-    PLAIN_BATCH,
     WHITENED,
     WHITENED_SEEDS,
     WITH_MINI,
+    get_sizes,
 )
+from experiments.shared import BEYOND_CHANCE, SMALLEST_GAIN_OF_TABLE1
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 SCALES = ("smoke", *WHITENED_SEEDS)
@@ -44,15 +44,13 @@ def runs(scale: str) -> tuple[Run, ...]:
     The contextual model's scores under its contexts, and BM25's, are those of Table 1.
     """
     run_scale = scale if scale in SCALES else "lab"
-    sizes: dict[str, Any] = {"batch_size": PLAIN_BATCH[run_scale]}
-    trained = [BIENCODER | sizes, CONTEXTUAL | sizes]
-    if run_scale in MINI:
-        for row in OTHER_BATCHES.values():
-            is_clustered = row["sampler"] == "cluster"
-            trained.append(row | sizes | ({"cluster_size": CLUSTER[run_scale]} if is_clustered else {}))
-    whitened = [base(run_scale, **row, **IN_FULL, seed=seed) for row in trained for seed in SEEDS[run_scale]]
-    contexts = [base(run_scale, **ARCHITECTURE_DOMAIN, **sizes, seed=seed) for seed in SEEDS[run_scale]]
-    return (base(run_scale, **BM25), base(run_scale, **MINILM, **IN_FULL), *whitened, *contexts)
+    whitened = [BIENCODER, CONTEXTUAL, *(OTHER_BATCHES.values() if run_scale in MINI else ())]
+    trained = (
+        base(run_scale, **row | get_sizes(row, run_scale), seed=seed)
+        for row in (*(row | IN_FULL for row in whitened), ARCHITECTURE_DOMAIN)
+        for seed in SEEDS[run_scale]
+    )
+    return (base(run_scale, **BM25), base(run_scale, **MINILM, **IN_FULL), *trained)
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -165,39 +163,32 @@ COMMON: dict[str, Any] = {
     "scales": tuple(WHITENED_SEEDS),
     "seeds": by_scale(WHITENED_SEEDS),
 }
-BEYOND_CHANCE: dict[str, Any] = {
-    "delta": 0.005,
-    "because": "any difference beyond chance; effects within half a point, the smallest gain of Table 1, are small",
-}
+OF_A_GAIN = COMMON | SMALLEST_GAIN_OF_TABLE1
 AS_IS, OWN = scored("", BIENCODER), scored("+whitened", BIENCODER)
 CLAIMS = (
     Claim.order(
         "WH.a",
         "a biencoder scores higher if its vectors are whitened by the searched corpus",
         pairs=[(OWN, AS_IS)],
-        **BEYOND_CHANCE,
-        **COMMON,
+        **OF_A_GAIN,
     ),
     Claim.order(
         "WH.b",
         "the gain comes from the searched corpus: a biencoder whitened by it scores higher than whitened by another",
         pairs=[(OWN, scored("+whitened-wrong", BIENCODER))],
-        **BEYOND_CHANCE,
-        **COMMON,
+        **OF_A_GAIN,
     ),
     Claim.order(
         "WH.c",
         "a biencoder whitened by the searched corpus scores higher than whitened by as much training text",
         pairs=[(OWN, scored("+whitened-random", BIENCODER))],
-        **BEYOND_CHANCE,
-        **COMMON,
+        **OF_A_GAIN,
     ),
     Claim.order(
         "WH.d",
         "a biencoder whitened by the searched corpus scores higher than the contextual architecture that reads it",
         pairs=[(OWN, scored("", CONTEXTUAL))],
-        **BEYOND_CHANCE,
-        **COMMON,
+        **OF_A_GAIN,
     ),
     Claim.interaction(
         "WH.e",
@@ -211,15 +202,14 @@ CLAIMS = (
         "WH.f",
         "whitening adds to the architecture: the contextual model, too, scores higher if whitened by the searched corpus",
         pairs=[(scored("+whitened", CONTEXTUAL), scored("", CONTEXTUAL))],
-        **BEYOND_CHANCE,
-        **COMMON,
+        **OF_A_GAIN,
     ),
     Claim.interaction(
         "WH.g",
         "the searched corpus instead of another one is worth more to a whitened biencoder than to the contextual model",
         of=(OWN, scored("+whitened-wrong", BIENCODER)),
         above=(scored("", ARCHITECTURE_DOMAIN), scored("+wrong", ARCHITECTURE_DOMAIN)),
-        because="any difference beyond chance",
+        because=BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.order(
@@ -227,7 +217,7 @@ CLAIMS = (
         "a biencoder gains more by whitening than by mean subtraction, all-but-the-top, Rocchio feedback and hubness "
         "correction",
         pairs=[(OWN, scored(view, BIENCODER)) for view in ("+centred", "+all-but-the-top", "+rocchio", "+hubness")],
-        because="any difference beyond chance",
+        because=BEYOND_CHANCE,
         **COMMON,
     ),
 )

@@ -6,7 +6,7 @@ A contextual model on batches of one domain, with one value changed at a time. T
 from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE_DOMAIN, BLIND, PLAIN_BATCH
-from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT
+from experiments.shared import BELOW_SMALLEST_GAIN, BEYOND_CHANCE, HALF_A_POINT
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, pick, term
 
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": (8, 9, 10)}
@@ -60,15 +60,21 @@ def score(change: dict[str, Any], view: str = "") -> Term:
 
 COMMON: dict[str, Any] = {"stated": "2026-11-25", "scales": ("desk",), "seeds": SEEDS["desk"]}
 HALF_DROPPED = CHANGES["sequence dropout 0.5"]
+
+
+def claim_no_change(id: str, says: str, changes: tuple[str, ...], source: str) -> Claim:
+    """Claim that none of these changes matters to the score under in-corpus context."""
+    pairs = [(score(CHANGES[name]), score({})) for name in changes]
+    options = COMMON | {"delta": HALF_A_POINT, "because": BELOW_SMALLEST_GAIN}
+    return Claim.equivalence(id, says, pairs=pairs, source=source, **options)
+
+
 CLAIMS = (
-    Claim.equivalence(
+    claim_no_change(
         "AB.a",
         "with sequence dropout 0 and 0.5, a model scores within half a point of 0.005 under in-corpus context",
-        pairs=[(score(CHANGES[name]), score({})) for name in ("no sequence dropout", "sequence dropout 0.5")],
-        delta=HALF_A_POINT,
-        source="§5 (0.005, not varied there)",
-        because=BELOW_SMALLEST_GAIN,
-        **COMMON,
+        ("no sequence dropout", "sequence dropout 0.5"),
+        "§5 (0.005, not varied there)",
     ),
     Claim.interaction(
         "AB.b",
@@ -76,17 +82,14 @@ CLAIMS = (
         of=(score({}), score({}, "+null")),
         above=(score(HALF_DROPPED), score(HALF_DROPPED, "+null")),
         source="§5: dropout lets the model work without context",
-        because="any difference beyond chance",
+        because=BEYOND_CHANCE,
         **COMMON,
     ),
-    Claim.equivalence(
+    claim_no_change(
         "AB.c",
         "with no and with eight soft prompts, a model scores within half a point of two",
-        pairs=[(score(CHANGES[name]), score({})) for name in ("no soft prompts", "8 soft prompts")],
-        delta=HALF_A_POINT,
-        source="our question: the official code has soft prompts, the paper does not mention them",
-        because=BELOW_SMALLEST_GAIN,
-        **COMMON,
+        ("no soft prompts", "8 soft prompts"),
+        "our question: the official code has soft prompts, the paper does not mention them",
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE_DOMAIN, NEITHER_DOMAIN
 from experiments.fresh import CONTEXT_BLIND
+from experiments.shared import NDCG
 from repro.spec import Column, Experiment, Row, Run, Table, base, pick
 
 SUITES = {"smoke": "planted-validation", "mini": "desk-validation"}
@@ -43,7 +44,7 @@ TABLE = Table(
         "in-corpus context, and its gain over random training text and over out-of-corpus context. One seed per row."
     ),
     columns=(
-        Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100),
+        Column(label="NDCG@10", value=NDCG, factor=100),
         *(
             Column(label=label, value=f"context_effect/{contrast}/mean/difference", factor=100, decimals=2)
             for label, contrast in (("own − random", "own_minus_random"), ("own − wrong", "own_minus_wrong"))

@@ -6,17 +6,11 @@ are trained for eight times as many steps, on all pairs of the text, with batche
 
 from typing import Any
 
-from experiments.e01_table1 import (
-    BEYOND_CHANCE,
-    BLIND_DOMAIN,
-    DOMAIN_WITH_CONTEXT,
-    FAMILY_COLUMNS,
-    NEITHER_DOMAIN,
-    PLAIN_BATCH,
-)
-from experiments.fresh import BELOW_SMALLEST_GAIN, HALF_A_POINT, NDCG_OF_BLIND, blind
+from experiments.e01_table1 import BLIND_DOMAIN, DOMAIN_WITH_CONTEXT, FAMILY_COLUMNS, NEITHER_DOMAIN, PLAIN_BATCH
+from experiments.fresh import NDCG_OF_BLIND, blind
 from experiments.ours.e25_context_emergence import DIFFERENCE, finish_step_axes, format_counts
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
+from experiments.shared import BELOW_PAPERS_GAINS, HALF_A_POINT, NDCG, SCORE, WHAT_A_READER_NOTICES, get_size_at, under
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 STEPS: dict[str, tuple[int, ...]] = {"smoke": (6, 12), "mini": (240, 1920)}
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (1, 2, 3)}
@@ -57,7 +51,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
 
 
-NDCG = "{suite}/mean/ndcg_at_10"
 PACKAGES = "{suite}/packages/ndcg_at_10"
 DIFFERENCES = {
     "contextual − biencoder": ("in-corpus context", "biencoder", "#440154", "o"),
@@ -94,12 +87,10 @@ FIGURE = Figure(
     ),
     kind="own",
     x="num_steps",
-    y=NDCG,
     x_label="training steps",
-    y_label="NDCG@10 (points)",
-    factor=100,
     series=tuple(Row(label=label, runs=pick(**model), context=context) for label, model, context in ROWS),
     draw=draw_differences,
+    **SCORE,
 )
 TABLE = Table(
     name="context_curve_table",
@@ -122,8 +113,7 @@ TABLE = Table(
     ),
 )
 
-START = {"num_steps": by_scale({scale: steps[0] for scale, steps in STEPS.items()})}
-END = {"num_steps": by_scale({scale: steps[-1] for scale, steps in STEPS.items()})}
+START, END = ({"num_steps": get_size_at(STEPS, index)} for index in (0, -1))
 
 
 def score(model: dict[str, Any], budget: dict[str, Any], metric: str = NDCG) -> Term:
@@ -133,7 +123,7 @@ def score(model: dict[str, Any], budget: dict[str, Any], metric: str = NDCG) -> 
 
 def compare_with_random(budget: dict[str, Any]) -> tuple[Term, Term]:
     """Return the contextual model with in-corpus context and with random training documents."""
-    return score(CONTEXTUAL, budget), score(CONTEXTUAL, budget, under_random(NDCG))
+    return score(CONTEXTUAL, budget), score(CONTEXTUAL, budget, under("random"))
 
 
 def compare_with_blind(budget: dict[str, Any]) -> tuple[Term, Term]:
@@ -141,23 +131,16 @@ def compare_with_blind(budget: dict[str, Any]) -> tuple[Term, Term]:
     return score(CONTEXTUAL, budget), score(BLIND, budget, NDCG_OF_BLIND)
 
 
-def under_random(metric: str) -> str:
-    """Return a metric under random training documents as context."""
-    return metric.replace("{suite}", "{suite}+random")
-
-
-COMMON: dict[str, Any] = {
-    "delta": HALF_A_POINT,
-    "because": f"{BEYOND_CHANCE}; {BELOW_SMALLEST_GAIN}",
+COMMON = BELOW_PAPERS_GAINS | {
     "source": "our question: whether the use of context grows with training (§4.2)",
     "stated": "2026-11-26",
     "scales": ("mini",),
     "seeds": SEEDS["mini"],
 }
-ON_PACKAGES: dict[str, Any] = COMMON | {
+ON_PACKAGES = COMMON | {
     "margin": HALF_A_POINT,
     "delta": None,
-    "because": "half a point: what a reader would call an effect",
+    "because": WHAT_A_READER_NOTICES,
     "seeds": PACKAGES_SEEDS,
 }
 CLAIMS = (
@@ -196,7 +179,7 @@ CLAIMS = (
     Claim.order(
         "CC.f",
         "on software packages, after eight times the steps, in-corpus context gains half a point over random documents",
-        pairs=[(score(CONTEXTUAL, END, PACKAGES), score(CONTEXTUAL, END, under_random(PACKAGES)))],
+        pairs=[(score(CONTEXTUAL, END, PACKAGES), score(CONTEXTUAL, END, under("random", PACKAGES)))],
         **ON_PACKAGES,
     ),
     Claim.order(
@@ -204,7 +187,7 @@ CLAIMS = (
         "on software packages, after eight times the steps, the contextual model gains half a point over the biencoder",
         pairs=[(score(CONTEXTUAL, END, PACKAGES), score(BIENCODER, END, PACKAGES))],
         **ON_PACKAGES,
-        blind=term(PACKAGES.replace("{suite}", "{suite}+null"), **BLIND | END),
+        blind=term(under("null", PACKAGES), **BLIND | END),
     ),
 )
 

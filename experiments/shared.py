@@ -1,0 +1,45 @@
+"""Metrics, axes, thresholds and wordings that several experiments share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from repro.spec import ByScale, by_scale
+
+NDCG, LOSS, ACCURACY = "{suite}/mean/ndcg_at_10", "train/loss", "train/accuracy"
+
+# ---- figures
+
+SCORE: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
+"""The axis of the score. Figures with `points` replace `y`."""
+SCORE_LINES = SCORE | {"kind": "lines", "x_is_log": True}
+BY_PART: dict[str, Any] = SCORE | {"x": "part1", "y": "value"}
+"""The axes of a figure that shows the score of each part of its `points`."""
+MEAN_OF_SEEDS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
+
+# ---- reasons for the thresholds of claims
+
+HALF_A_POINT = 0.005
+"""The δ of an order. The smallest gain that the paper's Table 1 counts is 0.7 points (62.4 to 63.1)."""
+BELOW_SMALLEST_GAIN = "half a point is below the smallest gain that the paper's table counts"
+BEYOND_CHANCE = "any difference beyond chance"
+HALF_A_POINT_IS_SMALL: dict[str, Any] = {
+    "delta": HALF_A_POINT,
+    "because": f"{BEYOND_CHANCE}; effects within half a point are small",
+}
+BELOW_PAPERS_GAINS: dict[str, Any] = {"delta": HALF_A_POINT, "because": f"{BEYOND_CHANCE}; {BELOW_SMALLEST_GAIN}"}
+SMALLEST_GAIN_OF_TABLE1: dict[str, Any] = {
+    "delta": HALF_A_POINT,
+    "because": f"{BEYOND_CHANCE}; effects within half a point, the smallest gain of Table 1, are small",
+}
+A_POINT_IS_SMALL: dict[str, Any] = {"delta": 0.01, "because": f"{BEYOND_CHANCE}; effects within one point are small"}
+WHAT_A_READER_NOTICES = "half a point: what a reader would call an effect"
+
+
+def under(context: str, metric: str = NDCG) -> str:
+    """Return a metric under another context than documents of the searched corpus."""
+    return metric.replace("{suite}", f"{{suite}}+{context}")
+
+
+def get_size_at(sizes: Mapping[str, Sequence[Any]], index: int | None) -> ByScale:
+    """Return, for each scale, the size at an index: 0 is the smallest, -1 the largest, None the one in the middle."""
+    return by_scale({scale: each[(len(each) - 1) // 2 if index is None else index] for scale, each in sizes.items()})
