@@ -18,8 +18,7 @@ Shapes: Q queries, N documents, W dimensions, C documents of a pool.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +90,7 @@ class DocumentPrefixes:
     """The documents of a collection at every width. Each width is computed once."""
 
     documents_NW: np.ndarray
-
-    @cached_property
-    def _cut(self) -> dict[int, np.ndarray]:
-        return {}
+    _cut: dict[int, np.ndarray] = field(default_factory=dict)
 
     def at(self, width: int) -> np.ndarray:
         """Return the prefixes of the documents, normalised again, float32 (N, width)."""
@@ -130,8 +126,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     values: dict[str, list[np.ndarray]] = {route.name: [] for route in routes}
     for dataset in suite.datasets:
         collection = collections[dataset.name]
-        queries_QW = model.encode(collection.retrieval.queries, "query")
-        documents = DocumentPrefixes(model.encode(collection.retrieval.documents, collection.document_role))
+        queries_QW, documents_NW = collection.embed(model)
+        documents = DocumentPrefixes(documents_NW)
         for route in routes:
             scores, seconds = search_route(collection, queries_QW, documents, route)
             values[route.name].append(scores)
@@ -141,13 +137,12 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
             metrics[f"{path}/queries_per_second"] = len(queries_QW) / max(seconds, 1e-9)
     names = [dataset.name for dataset in suite.datasets]
     for route in routes:
+        path = f"{suite.name}+{route.name}"
         for measure_name in (HEADLINE, "mflops", "queries_per_second"):
-            dataset_values = [metrics[f"{suite.name}+{route.name}/{name}/{measure_name}"] for name in names]
-            metrics[f"{suite.name}+{route.name}/mean/{measure_name}"] = float(np.mean(dataset_values))
-    arrays = {
-        f"{suite.name}+{name}": np.concatenate(dataset_values).astype(np.float32)
-        for name, dataset_values in values.items()
-    }
+            metrics[f"{path}/mean/{measure_name}"] = float(
+                np.mean([metrics[f"{path}/{name}/{measure_name}"] for name in names])
+            )
+    arrays = {f"{suite.name}+{name}": np.concatenate(scores).astype(np.float32) for name, scores in values.items()}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections)})
 
 

@@ -89,7 +89,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     check_classes(run, suite)
     collections = read_collections(suite)
     classes = list(collections.values())
-    documents = [model.encode(collection.retrieval.documents, collection.document_role) for collection in classes]
+    documents = [collection.embed_documents(model) for collection in classes]
     queries_QW = np.concatenate([model.encode(collection.retrieval.queries, "query") for collection in classes])
     classes_Q = np.repeat(np.arange(len(classes)), [len(collection.retrieval.queries) for collection in classes])
     widths = nested_widths(run) or list_standard_widths(run.hidden_size)

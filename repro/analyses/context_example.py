@@ -11,7 +11,15 @@ from pathlib import Path
 
 from repro.analyses.batch_text import shorten
 from repro.analyses.context_effect import ScoredModel
-from repro.analyses.context_words import Explanation, Query, Swap, Word, explain_query, find_largest_moves
+from repro.analyses.context_words import (
+    Explanation,
+    Query,
+    Swap,
+    Word,
+    explain_query,
+    find_changed_words,
+    find_largest_moves,
+)
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.suites import get_path_name
 from repro.text import ABSENT
@@ -62,29 +70,19 @@ def list_context_rows(explanation: Explanation) -> Rows:
     scores = {kind: f"{100 * score:.1f}" for kind, score in explanation.scores.items()}
     rows: Rows = [{"what": "context from", "text": "", **explanation.corpora}]
     rows.append({"what": "query, NDCG@10", "text": shorten(explanation.query.text), **scores})
-    rows += [
-        _make_word_row("its word, weight %", word) for word in find_changed_words(explanation.query.words, NUM_WORDS)
-    ]
+    rows += _list_word_rows(explanation.query.words)
     for hit in explanation.hits:
         ranks = {kind: str(rank or ABSENT) for kind, rank in hit.ranks.items()}
         label = "relevant document, rank" if hit.is_relevant else "document, rank"
         rows.append({"what": label, "text": shorten(hit.text), **ranks})
-    document_row: dict[str, str | float] = {
-        "what": "words of",
-        "text": shorten(explanation.document.text),
-        **dict.fromkeys(explanation.corpora, ""),
-    }
-    words = [
-        _make_word_row("its word, weight %", word) for word in find_changed_words(explanation.document.words, NUM_WORDS)
-    ]
-    return [*rows, document_row, *words]
+    blanks = dict.fromkeys(explanation.corpora, "")
+    rows.append({"what": "words of", "text": shorten(explanation.document.text), **blanks})
+    return [*rows, *_list_word_rows(explanation.document.words)]
 
 
-def _make_word_row(label: str, word: Word) -> dict[str, str | float]:
-    return {"what": label, "text": word.word, **{kind: f"{100 * share:.2f}" for kind, share in word.shares.items()}}
-
-
-def find_changed_words(words: Sequence[Word], count: int) -> list[Word]:
-    """Return the words whose weight changes most, from the largest gain to the largest loss."""
-    changed = sorted(words, key=lambda word: -abs(word.gain))[:count]
-    return sorted(changed, key=lambda word: -word.gain)
+def _list_word_rows(words: Sequence[Word]) -> Rows:
+    rows: Rows = []
+    for word in find_changed_words(words, NUM_WORDS):
+        shares = {kind: f"{100 * share:.2f}" for kind, share in word.shares.items()}
+        rows.append({"what": "its word, weight %", "text": word.word, **shares})
+    return rows

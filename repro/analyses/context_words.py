@@ -13,7 +13,7 @@ Shapes: W different words of a text, D size of a vector.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -237,3 +237,9 @@ def truncate_to_model(encoder: Encoder, text: str, role: str) -> str:
 def find_largest_moves(own_Q: np.ndarray, wrong_Q: np.ndarray) -> int:
     """Return the index of the query that gains most from the own context over the wrong one. Ties go to the first."""
     return int(np.argmax(np.round(own_Q.astype(np.float64) - wrong_Q, 6)))
+
+
+def find_changed_words(words: Sequence[Word], count: int) -> list[Word]:
+    """Return the words whose weight changes most, from the largest gain to the largest loss."""
+    changed = sorted(words, key=lambda word: -abs(word.gain))[:count]
+    return sorted(changed, key=lambda word: -word.gain)

@@ -97,10 +97,8 @@ def _score_under_context(
     model.set_context(sample.texts, run.context_seed, context.document_role)
     scores = {}
     for name, test in tests.items():
-        queries = model.encode(test.retrieval.queries, "query")
-        documents = model.encode(test.retrieval.documents, test.document_role)
-        hits = search_collection(test, queries, documents, DEPTH, None if first is None else first.candidates[name])
-        scores[name] = score_headline(hits, test)
+        candidates = None if first is None else first.candidates[name]
+        scores[name] = score_headline(search_collection(test, *test.embed(model), DEPTH, candidates), test)
     return scores
 
 

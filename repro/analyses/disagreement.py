@@ -34,10 +34,9 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run, suite = inputs.run, inputs.suite
     collections = read_collections(suite)
     members = list(collections.values())
-    documents_NW = np.concatenate(
-        [model.encode(collection.retrieval.documents, collection.document_role) for collection in members]
+    queries_QW, documents_NW = map(
+        np.concatenate, zip(*(collection.embed(model) for collection in members), strict=True)
     )
-    queries_QW = np.concatenate([model.encode(collection.retrieval.queries, "query") for collection in members])
     families_C = np.array([dataset.family for dataset in suite.datasets])
     owner_N = np.repeat(np.arange(len(members)), [len(collection.retrieval.documents) for collection in members])
     owner_Q = np.repeat(np.arange(len(members)), [len(collection.retrieval.queries) for collection in members])

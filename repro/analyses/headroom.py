@@ -24,7 +24,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -32,16 +31,19 @@ from scipy.sparse import csr_array
 from repro.analyses import Measured
 from repro.analyses.caching import load_cached_part, open_cache
 from repro.analyses.divergence import TEXTS_PER_CHUNK
-from repro.data.beir import HEADLINE, Retrieval, group_datasets
+from repro.data.beir import Retrieval
 from repro.data.tokens import Tokens
+from repro.evaluate.adaptation import normalize
 from repro.evaluate.collections import (
     Collection,
     describe_datasets,
     read_collections,
     score_headline,
     search_collection,
+    summarise_scores,
 )
-from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.contexts import wrong_corpora
+from repro.evaluate.headroom import compute_context_idf
 from repro.evaluate.lexical import (
     PRIOR,
     DocumentFrequencies,
@@ -54,9 +56,6 @@ from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.storage.arrays import allocate_array
-
-if TYPE_CHECKING:
-    from repro.model.biencoder import Biencoder
 
 SAMPLES = {"own16": 16, "own64": 64}
 WEIGHTS = ("flat", "training", "wrong", *SAMPLES, "own")
@@ -71,7 +70,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         "words": make_sequential_system(WordVectors()),
     }
     if model is not None:
-        systems = {"repooled": Repooled(_require_biencoder(model), folder)}
+        systems = {"repooled": Repooled(model, folder)}
     suite, collections = inputs.suite, read_collections(inputs.suite)
     others = wrong_corpora(suite.datasets)
     training = compute_training_shares(inputs)
@@ -88,12 +87,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         compute = partial(_compute_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
         for name, values_Q in load_cached_part(cache, dataset.name, digests, compute).items():
             values_by_path.setdefault(f"{suite.name}+{name}", []).append(values_Q)
-    rows, metrics = describe_datasets(suite, collections), dict[str, float]()
-    for path, values in values_by_path.items():
-        means = [float(scores.mean()) for scores in values]
-        for group, members in group_datasets(rows).items():
-            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([means[index] for index in members]))
-    arrays = {path: np.concatenate(values).astype(np.float32) for path, values in values_by_path.items()}
+    rows = describe_datasets(suite, collections)
+    metrics, arrays = summarise_scores(values_by_path, rows)
     provenance = {
         "name": suite.name,
         "datasets": rows,
@@ -113,10 +108,7 @@ def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray
     """Return the weight of each word, float32 (V,), for each name in WEIGHTS."""
     weights = {"flat": np.ones(len(prior_V), np.float32), "training": -np.log(prior_V).astype(np.float32)}
     weights["wrong"] = DocumentFrequencies.count(wrong.documents).idf(prior_V)
-    for name, count in SAMPLES.items():
-        context_texts = draw_context("own", own, num_contexts=count, seed=seed).texts
-        assert context_texts is not None, "a context that is drawn from a corpus has texts"
-        weights[name] = DocumentFrequencies.count(context_texts).idf(prior_V)
+    weights |= {name: compute_context_idf(own, count, seed, prior_V) for name, count in SAMPLES.items()}
     return weights | {"own": DocumentFrequencies.count(own.documents).idf(prior_V)}
 
 
@@ -170,7 +162,7 @@ class WordVectors:
     def _embed_texts(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
         shape = (len(tokens), len(weights_V))
         weighted_NV = csr_array((weights_V[tokens.ids], tokens.ids, tokens.offsets), shape=shape)
-        return _normalize(np.asarray(weighted_NV @ self._vectors))
+        return normalize(np.asarray(weighted_NV @ self._vectors))
 
 
 class Repooled:
@@ -180,7 +172,10 @@ class Repooled:
     file in `folder`.
     """
 
-    def __init__(self, model: Biencoder, folder: Path | None = None) -> None:
+    def __init__(self, model: Encoder, folder: Path | None = None) -> None:
+        from repro.model.biencoder import Biencoder
+
+        assert isinstance(model, Biencoder), f"headroom needs a biencoder, not a {type(model).__name__}"
         self._model, self._folder = model.eval(), folder
 
     def __call__(self, retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
@@ -210,18 +205,5 @@ class Repooled:
                 weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
                 sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)
                 means_KNH = sums_KNH / weights_KNS.sum(2, keepdim=True).clamp(min=1e-9)
-                vectors_KNH[:, rows] = _normalize(self._model.mlp(means_KNH).float().cpu().numpy())
+                vectors_KNH[:, rows] = normalize(self._model.mlp(means_KNH).float().cpu().numpy())
         return vectors_KNH
-
-
-def _require_biencoder(model: Encoder) -> Biencoder:
-    from repro.model.biencoder import Biencoder
-
-    assert isinstance(model, Biencoder), f"a run measures headroom of a biencoder, not of a {type(model).__name__}"
-    return model
-
-
-def _normalize(vectors: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit: np.ndarray = (vectors / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)
-    return unit

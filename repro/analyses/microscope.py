@@ -103,6 +103,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         raise ValueError(f"batch {batch}: this training has batches 1 to {num_batches}")
     viewer = BatchViewer(inputs, always_scores=True)
     view = viewer(sampler.at(batch - 1))
+    documents_M = inputs.document_texts(view.rows_M)
     parts = _read_logged_parts(run)
     return Explanation(
         run=run_id(run),
@@ -114,15 +115,10 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         filter_margin=run.filter_margin,
         difficulty=_get_difficulty(view),
         masked_fraction=view.masked_fraction,
-        pairs=_explain_pairs(inputs, view, num_negatives),
+        pairs=tuple(_explain_pair(inputs, view, documents_M, row, num_negatives) for row in range(len(view.pairs_B))),
         parts=parts or _rebuild_parts(viewer, sampler, num_batches),
         parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
     )
-
-
-def _explain_pairs(inputs: Inputs, view: BatchView, num_negatives: int) -> tuple[Pair, ...]:
-    documents_M = inputs.document_texts(view.rows_M)
-    return tuple(_explain_pair(inputs, view, documents_M, row, num_negatives) for row in range(len(view.pairs_B)))
 
 
 def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
@@ -133,6 +129,10 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     is_negative_M[row] = False
     # Positions of the batch in falling order of similarity. Both lists below are filtered from it.
     order = np.argsort(-scores_M, kind="stable")
+
+    def explain_others(columns: np.ndarray) -> tuple[Other, ...]:
+        return tuple(_explain_other(view, documents_M, row, column) for column in columns)
+
     return Pair(
         place=row + 1,
         id=pairs.ids([pair])[0],
@@ -141,10 +141,8 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
         query=pairs.texts("query", [pair])[0],
         document=documents_M[row],
         score=float(scores_M[row]),
-        hardest=tuple(
-            _explain_other(view, documents_M, row, column) for column in order[is_negative_M[order]][:num_negatives]
-        ),
-        removed=tuple(_explain_other(view, documents_M, row, column) for column in order[masked_M[order]]),
+        hardest=explain_others(order[is_negative_M[order]][:num_negatives]),
+        removed=explain_others(order[masked_M[order]]),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,18 +32,8 @@ if TYPE_CHECKING:
     from repro.model.contextual import Model
 
 
-class TaskContext(NamedTuple):
-    """A context for mteb tasks."""
-
-    asked_as: str  # name in the run's `test_contexts`
-    context: str  # name in MtebModel
-
-
-CONTEXTS = {
-    "own": TaskContext(asked_as="own", context="own"),
-    "random": TaskContext(asked_as="wrong", context="fixed"),
-    "null": TaskContext(asked_as="null", context="null"),
-}
+CONTEXTS = {"own": ("own", "own"), "random": ("wrong", "fixed"), "null": ("null", "null")}
+"""For each context its name in the run's `test_contexts`, and its name in MtebModel."""
 BENCHMARK = "MTEB(eng, v1)"
 MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
 """The main score in mteb of categories with a suite of their own."""
@@ -218,13 +208,10 @@ def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     texts = draw_training_documents(inputs)
     return {
         kind: MtebModel(
-            model,
-            context=context.context,
-            context_seed=run.context_seed,
-            fixed_context=texts if context.context == "fixed" else (),
+            model, context=context, context_seed=run.context_seed, fixed_context=texts if context == "fixed" else ()
         )
-        for kind, context in CONTEXTS.items()
-        if context.asked_as in run.test_contexts.split("+")
+        for kind, (field_value, context) in CONTEXTS.items()
+        if field_value in run.test_contexts.split("+")
     }
 
 

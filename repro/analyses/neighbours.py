@@ -119,19 +119,16 @@ def _describe_neighbours(
     document_D = documents_SD[0]
     domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows_S]]
     texts = zip(pairs.texts("query", rows_S), pairs.texts("document", rows_S), domains, documents_SD, strict=True)
+    # The first row is the pair itself.
+    are_near = [as_near(query_D @ vector_D, query_D, document_D) for vector_D in documents_SD[1:]]
+    answers = ["it is", *("yes" if is_near else "no" for is_near in are_near)]
     return [
         {
             "query": query,
             "document": document,
             "domain": domain,
             "similarity": round(float(document_D @ vector_D), 3),
-            "may be a positive": "it is"
-            if index == 0
-            else _format_yes_no(bool(as_near(query_D @ vector_D, query_D, document_D))),
+            "may be a positive": answer,
         }
-        for index, (query, document, domain, vector_D) in enumerate(texts)
+        for answer, (query, document, domain, vector_D) in zip(answers, texts, strict=True)
     ]
-
-
-def _format_yes_no(value: bool) -> str:
-    return "yes" if value else "no"

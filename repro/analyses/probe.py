@@ -44,9 +44,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run, suite = inputs.run, inputs.suite
     check_classes(run, suite)
     collections = read_collections(suite)
-    vectors = [
-        model.encode(collection.retrieval.documents, collection.document_role) for collection in collections.values()
-    ]
+    vectors = [collection.embed_documents(model) for collection in collections.values()]
     classes = np.arange(len(vectors))
     train_NW = np.concatenate([vectors_NW[TRAINING] for vectors_NW in vectors])
     other_TW = np.concatenate([vectors_NW[OTHERS] for vectors_NW in vectors])

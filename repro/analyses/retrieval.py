@@ -53,10 +53,17 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     Results are cached next to `folder` per collection, so an interrupted evaluation resumes. The `protocol` of the run
     decides between full search and reranking the candidates of a first stage, whose recall is recorded.
     """
-    first_stage = load_first_stage(inputs)
-    stage = None if first_stage is None else first_stage.provenance["stage"]
-    outputs = EvaluationOutputs(runs=folder, cache=open_cache(folder.parent, inputs.run, model, first_stage=stage))
-    evaluation = _evaluate(inputs, model, collections, outputs, None if first_stage is None else first_stage.candidates)
+    run, suite, first_stage = inputs.run, inputs.suite, load_first_stage(inputs)
+    stage, candidates = None, None
+    if first_stage is not None:
+        stage, candidates = first_stage.provenance["stage"], first_stage.candidates
+    outputs = EvaluationOutputs(runs=folder, cache=open_cache(folder.parent, run, model, first_stage=stage))
+    if run.architecture == "bm25":
+        options: dict[str, Any] = {"candidates": candidates, "tokenizer": get_run_tokenizer(run)}
+        evaluation = evaluate_bm25(suite, outputs=outputs, collections=collections, **options)
+    else:
+        setting = make_setting(inputs, candidates=candidates)
+        evaluation = evaluate_setting(choose_encoder(inputs, model), suite, setting, outputs, collections)
     if first_stage is None:
         return evaluation
     return replace(evaluation, provenance={**evaluation.provenance, "first_stage": dict(first_stage.provenance)})
@@ -89,22 +96,6 @@ def load_first_stage(inputs: Inputs) -> FirstStage | None:
     return FirstStage({name: read_run(folder / f"{name}{RUN_ENDING}") for name in names}, provenance)
 
 
-def _evaluate(
-    inputs: Inputs,
-    model: Encoder | None,
-    collections: Mapping[str, Collection],
-    outputs: EvaluationOutputs,
-    candidates: Mapping[str, Hits] | None,
-) -> Evaluation:
-    run, suite = inputs.run, inputs.suite
-    if run.architecture == "bm25":
-        options: dict[str, Any] = {"candidates": candidates, "tokenizer": get_run_tokenizer(run)}
-        return evaluate_bm25(suite, outputs=outputs, collections=collections, **options)
-    reference = inputs.surrogate if model is None else model
-    encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else reference
-    return evaluate_setting(encoder, suite, make_setting(inputs, candidates=candidates), outputs, collections)
-
-
 def make_setting(inputs: Inputs, **fields: Any) -> Setting:
     """Return the setting of a run's system, with all test contexts for a contextual model. `fields` are further fields."""
     run = inputs.run
@@ -124,6 +115,13 @@ def draw_training_pool(inputs: Inputs) -> Retrieval:
     rows = draw_training_rows(inputs, num_documents)
     texts = tuple(inputs.pairs.texts("document", rows))
     return Retrieval(f"training documents of {inputs.run.corpus}", tuple(inputs.pairs.ids(rows)), texts, (), (), {})
+
+
+def choose_encoder(inputs: Inputs, model: Encoder | None) -> Encoder:
+    """Return the run's model as it is scored, or its surrogate if nothing is trained."""
+    if inputs.run.architecture == "contextual":
+        return wrap_contextual_encoder(inputs.run, model)
+    return inputs.surrogate if model is None else model
 
 
 def wrap_contextual_encoder(run: Run, model: Encoder | None) -> Encoder:

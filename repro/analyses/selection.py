@@ -18,13 +18,13 @@ import numpy as np
 from repro.analyses import Measured
 from repro.analyses.retrieval import wrap_contextual_encoder
 from repro.batches.cluster import best_attempt
-from repro.data.beir import HEADLINE, group_datasets
 from repro.evaluate.collections import (
     Collection,
     describe_datasets,
     read_collections,
     score_headline,
     search_collection,
+    summarise_scores,
 )
 from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.contexts import draw_context
@@ -44,16 +44,9 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     scores: dict[str, list[np.ndarray]] = {}
     for collection in collections.values():
         for selection, values in score_selections(encoder, collection, count, run.context_seed).items():
-            scores.setdefault(selection, []).append(values)
+            scores.setdefault(f"selection/{selection}", []).append(values)
     rows = describe_datasets(suite, collections)
-    metrics = {
-        f"selection/{selection}/{group}/{HEADLINE}": float(np.mean([float(values[index].mean()) for index in members]))
-        for selection, values in scores.items()
-        for group, members in group_datasets(rows).items()
-    }
-    arrays = {
-        f"selection/{selection}": np.concatenate(values).astype(np.float32) for selection, values in scores.items()
-    }
+    metrics, arrays = summarise_scores(scores, rows)
     for selection in SELECTIONS:
         gap = paired_gaps(arrays[f"selection/{selection}"], arrays[f"selection/{RANDOM}"], rows)["mean"]
         metrics |= gap.as_metrics(f"selection/{selection}/gain")
@@ -65,17 +58,14 @@ def score_selections(encoder: Encoder, collection: Collection, count: int, seed:
     """Return the NDCG@10 of each query, float32 (Q,), under each selection of `count` documents."""
     retrieval, role = collection.retrieval, collection.document_role
 
-    def embed(texts: list[str] | None) -> tuple[np.ndarray, np.ndarray]:
-        encoder.set_context(texts, seed, role)
-        return encoder.encode(retrieval.queries, "query"), encoder.encode(retrieval.documents, role)
-
     context = draw_context("own", retrieval, num_contexts=count, seed=seed)
-    queries_QH, documents_DH = embed(context.texts)
+    encoder.set_context(context.texts, seed, role)
+    queries_QH, documents_DH = collection.embed(encoder)
     scores = {RANDOM: score_headline(search_collection(collection, queries_QH, documents_DH, DEPTH), collection)}
     for name, select in SELECTIONS.items():
         selected = select(queries_QH, documents_DH, min(count, len(documents_DH)), seed)
-        vectors = embed([retrieval.documents[row] for row in selected])
-        scores[name] = score_headline(search_collection(collection, *vectors, DEPTH), collection)
+        encoder.set_context([retrieval.documents[row] for row in selected], seed, role)
+        scores[name] = score_headline(search_collection(collection, *collection.embed(encoder), DEPTH), collection)
     return scores
 
 

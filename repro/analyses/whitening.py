@@ -28,8 +28,8 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.retrieval import wrap_contextual_encoder
-from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
+from repro.analyses.retrieval import choose_encoder
+from repro.data.beir import Retrieval, Suite
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.adaptation import (
     DEFAULT_SHRINKAGE,
@@ -49,6 +49,7 @@ from repro.evaluate.collections import (
     read_collections,
     score_headline,
     search_collection,
+    summarise_scores,
 )
 from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
@@ -105,9 +106,9 @@ class Embedder:
         if self.num_contexts:
             context = draw_context("own", retrieval, num_contexts=self.num_contexts, seed=self.seed)
             self.encoder.set_context(context.texts, self.seed, collection.document_role)
-        queries, documents = list(retrieval.queries), self.encoder.encode(retrieval.documents, collection.document_role)
+        documents = collection.embed_documents(self.encoder)
         # Training text has no queries.
-        queries_QH = self.encoder.encode(queries, "query") if queries else documents[:0]
+        queries_QH = self.encoder.encode(retrieval.queries, "query") if retrieval.queries else documents[:0]
         order_D = make_rng(self.seed, "adaptation", retrieval.name).permutation(len(documents))
         return Vectors(queries_QH, documents, order_D)
 
@@ -150,11 +151,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
                 score_headline(search_collection(collection, *vectors, DEPTH), collection)
             )
     rows = describe_datasets(suite, collections)
-    metrics = {f"adaptation/{method}/parameter": value for method, value in parameters.items()}
-    for path, values in values_by_path.items():
-        for group, indices in group_datasets(rows).items():
-            metrics[f"{path}/{group}/{HEADLINE}"] = float(np.mean([float(values[index].mean()) for index in indices]))
-    arrays = {path: np.concatenate(values).astype(np.float32) for path, values in values_by_path.items()}
+    scores, arrays = summarise_scores(values_by_path, rows)
+    metrics = {f"adaptation/{method}/parameter": value for method, value in parameters.items()} | scores
     # The first path holds the unchanged vectors.
     for path in list(arrays)[1:]:
         gap = paired_gaps(arrays[path], arrays[suite.name], rows)["mean"]
@@ -167,9 +165,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
     """Return the run's model as it is scored, or its surrogate if nothing is trained."""
     run = inputs.run
-    if run.architecture == "contextual":
-        return Embedder(wrap_contextual_encoder(run, model), count_test_contexts(run), run.context_seed)
-    return Embedder(inputs.surrogate if model is None else model, 0, run.context_seed)
+    num_contexts = count_test_contexts(run) if run.architecture == "contextual" else 0
+    return Embedder(choose_encoder(inputs, model), num_contexts, run.context_seed)
 
 
 def format_training_text(inputs: Inputs, count: int) -> Collection:

@@ -19,7 +19,7 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.analyses.caching import open_cache
-from repro.analyses.retrieval import make_setting, wrap_contextual_encoder
+from repro.analyses.retrieval import choose_encoder, make_setting
 from repro.evaluate.suites import Encoder, EvaluationOutputs, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.seeds import make_rng
@@ -37,9 +37,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         directions_WW = compute_principal_directions(_compute_training_vectors(inputs, model))
         setting = replace(setting, directions_WW=directions_WW)
         key["turned"] = hashlib.sha256(directions_WW.tobytes()).hexdigest()
-    encoder = wrap_contextual_encoder(run, model) if run.architecture == "contextual" else model
     outputs = EvaluationOutputs(runs=folder / "trec", cache=open_cache(folder, run, model, **key))
-    evaluation = evaluate_setting(encoder, inputs.suite, setting, outputs)
+    evaluation = evaluate_setting(choose_encoder(inputs, model), inputs.suite, setting, outputs)
     return Measured(evaluation.metrics, evaluation.per_query, {**evaluation.provenance, "widths": list(widths)})
 
 

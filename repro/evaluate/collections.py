@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.beir import HEADLINE, Retrieval, Suite, load_dataset
+from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets, load_dataset
 from repro.data.paper.quirks import Quirks
 from repro.data.wording import is_empty
 from repro.evaluate.retrieval import Hits, Matrix, remove_self_hits, score, search
+
+if TYPE_CHECKING:
+    from repro.evaluate.suites import Encoder
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,14 @@ class Collection:
     def document_role(self) -> str:
         """The prompt role of documents and context documents."""
         return self.quirks.document_role
+
+    def embed(self, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
+        """Return the vectors of the queries and of the documents under the encoder's current context."""
+        return encoder.encode(self.retrieval.queries, "query"), self.embed_documents(encoder)
+
+    def embed_documents(self, encoder: Encoder) -> np.ndarray:
+        """Return the vectors of the documents under the encoder's current context."""
+        return encoder.encode(self.retrieval.documents, self.document_role)
 
     @property
     def num_extra_hits(self) -> int:
@@ -93,6 +104,21 @@ def search_collection(
 def score_headline(run: Hits, collection: Collection) -> np.ndarray:
     """Return the NDCG@10 of each judged query, float32 (Q,)."""
     return score(run, collection.retrieval.judgements, (HEADLINE,))[HEADLINE]
+
+
+def summarise_scores(
+    scores: Mapping[str, Sequence[np.ndarray]], datasets: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Return the mean NDCG@10 per group as `PATH/GROUP/ndcg_at_10`, and that of every query by path, float32 (Q,).
+
+    `scores` has the values of the queries of each dataset, by path.
+    """
+    metrics = {
+        f"{path}/{group}/{HEADLINE}": float(np.mean([float(values[index].mean()) for index in members]))
+        for path, values in scores.items()
+        for group, members in group_datasets(datasets).items()
+    }
+    return metrics, {path: np.concatenate(values).astype(np.float32) for path, values in scores.items()}
 
 
 def apply_hit_quirks(run: Hits, collection: Collection, k: int) -> Hits:

@@ -64,6 +64,4 @@ def _search_with_bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
 
 
 def _search_with_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
-    queries_QH = encoder.encode(collection.retrieval.queries, "query")
-    documents_DH = encoder.encode(collection.retrieval.documents, collection.document_role)
-    return search_collection(collection, queries_QH, documents_DH, k)
+    return search_collection(collection, *collection.embed(encoder), k)

@@ -119,17 +119,13 @@ class CollectionEnd:
     ties: Mapping[str, str] = field(default_factory=dict)
 
 
-def ignore_event(event: CollectionEnd) -> None:
-    """Ignore the event."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOutputs:
     """Outputs of an evaluation: TREC runs, the result cache, and a callback at the end of each collection."""
 
     runs: Path | None = None
     cache: ResultCache | None = None  # requires `runs`
-    callback: Callable[[CollectionEnd], None] = ignore_event
+    callback: Callable[[CollectionEnd], None] = lambda event: None
 
 
 class System(Protocol):
@@ -174,7 +170,6 @@ def evaluate_setting(
 def evaluate_bm25(
     suite: Suite,
     *,
-    folder: Path | None = None,
     outputs: EvaluationOutputs | None = None,
     collections: Mapping[str, Collection] | None = None,
     candidates: Mapping[str, Hits] | None = None,
@@ -184,7 +179,7 @@ def evaluate_bm25(
     if collections is None:
         collections = read_collections(suite)
     system = Bm25System(candidates, tokenizer)
-    evaluation, results = _score_all(suite, collections, ("own",), system, outputs or EvaluationOutputs(runs=folder))
+    evaluation, results = _score_all(suite, collections, ("own",), system, outputs or EvaluationOutputs())
     # the parameters are the same for every dataset
     first = next(iter(results.values()))
     provenance = evaluation.provenance | {"bm25": dict(first.provenance)}

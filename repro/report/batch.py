@@ -56,27 +56,17 @@ def _make_pairs_view(explanation: Explanation, num_pairs: int) -> View:
     rows = [line for pair in explanation.pairs[:num_pairs] for line in _format_pair_lines(pair)]
     num_hidden = len(explanation.pairs) - num_pairs
     notes = (f"{num_hidden} more pairs; --pairs {len(explanation.pairs)} prints all",) if num_hidden > 0 else ()
-    return View(
-        f"Pairs and their hardest negatives, scores of {explanation.surrogate}",
-        PAIR_COLUMNS,
-        tuple(rows),
-        notes,
-        "rlrrl",
-    )
-
-
-PAIR_COLUMNS = ("pair", "what", "place", "score", "text")
+    title = f"Pairs and their hardest negatives, scores of {explanation.surrogate}"
+    return View(title, ("pair", "what", "place", "score", "text"), tuple(rows), notes, "rlrrl")
 
 
 def _format_pair_lines(pair: Pair) -> list[tuple[str, ...]]:
-    own = format_number(pair.score, 3)
-    lines = [
+    return [
         (str(pair.place), "query", "", "", shorten(pair.query)),
-        ("", "its document", str(pair.place), own, shorten(pair.document)),
+        ("", "its document", str(pair.place), format_number(pair.score, 3), shorten(pair.document)),
         *(_format_other_line(other, "hard negative") for other in pair.hardest),
         *(_format_other_line(other, f"removed: {other.why}") for other in pair.removed),
     ]
-    return lines
 
 
 def _format_other_line(other: Other, role: str) -> tuple[str, ...]:

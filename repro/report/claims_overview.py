@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import singledispatch
 from typing import Any
 
 from repro.report.view import View
@@ -37,12 +36,9 @@ def make_counts_view(judgements: Sequence[Judgement]) -> View:
     groups: dict[str, list[str]] = {"claims of the paper about models": [], "printed numbers": [], "our own claims": []}
     measured, printed, ours = groups.values()
     for judgement in judgements:
-        if isinstance(judgement.claim, Identity):
-            printed.append(judgement.word)
-        elif judgement.claim.is_ours:
-            ours.append(judgement.word)
-        else:
-            measured.append(judgement.word)
+        is_printed = isinstance(judgement.claim, Identity)
+        group = printed if is_printed else ours if judgement.claim.is_ours else measured
+        group.append(judgement.word)
     columns = [verdict for verdict in VERDICT_NAMES if any(verdict in verdicts for verdicts in groups.values())]
     rows = tuple(
         (name, str(len(verdicts)), *(str(verdicts.count(verdict) or ABSENT) for verdict in columns))
@@ -83,22 +79,12 @@ def _make_forest_rows(judged: Judgement) -> list[dict[str, Any]]:
     return rows
 
 
-@singledispatch
 def get_thresholds(claim: Claim) -> tuple[float | None, float | None]:
     """Return the lower and upper threshold of the effect for a claim to hold, in the unit of the metric."""
+    if isinstance(claim, Directed):
+        return (claim.margin, None) if claim.sign > 0 else (None, -claim.margin)
+    if isinstance(claim, Equivalence):
+        return -claim.delta, claim.delta
+    if isinstance(claim, Value):
+        return -claim.margin, claim.margin
     return 0.0, None
-
-
-@get_thresholds.register
-def _(claim: Directed) -> tuple[float | None, float | None]:
-    return (claim.margin, None) if claim.sign > 0 else (None, -claim.margin)
-
-
-@get_thresholds.register
-def _(claim: Equivalence) -> tuple[float | None, float | None]:
-    return -claim.delta, claim.delta
-
-
-@get_thresholds.register
-def _(claim: Value) -> tuple[float | None, float | None]:
-    return -claim.margin, claim.margin

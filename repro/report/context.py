@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repro.analyses.batch_text import shorten
+from repro.analyses.context_words import find_changed_words
 from repro.report.scores import POINTS
 from repro.report.view import View, format_with_sign
-from repro.text import ABSENT, count_noun, format_number
+from repro.text import ABSENT, format_number
 
 if TYPE_CHECKING:
     from repro.analyses.context_words import Explanation, Passage, Word
@@ -34,34 +35,26 @@ def _make_overview(explanation: Explanation) -> View:
     for name, passage in (("query", explanation.query), ("document", explanation.document)):
         distances = (f"{passage.moved[kind]:.5f}" if kind in passage.moved else "" for kind in explanation.corpora)
         rows.append((f"the {name}'s vector moved", *distances))
-    notes = (
+    notes = [
         f"query: {shorten(explanation.query.text, 92)}",
         f"{explanation.num_contexts} context documents, drawn with seed {explanation.context_seed}; moved: 1 − cosine with own",
-        *_judge_hits(explanation),
-    )
+    ]
+    if not explanation.is_judged:
+        notes.append("nothing judges this query: no document is marked as relevant, and there is no NDCG@10")
     title = f"{explanation.model} on {explanation.dataset}"
     if explanation.suite != explanation.dataset:
         title += f" of {explanation.suite}"
-    return View(title, ("", *explanation.corpora), tuple(rows), notes, "l" + "r" * len(explanation.corpora))
-
-
-def _judge_hits(explanation: Explanation) -> tuple[str, ...]:
-    if explanation.is_judged:
-        return ()
-    return ("nothing judges this query: no document is marked as relevant, and there is no NDCG@10",)
+    return View(title, ("", *explanation.corpora), tuple(rows), tuple(notes), "l" + "r" * len(explanation.corpora))
 
 
 def _make_words_view(explanation: Explanation, passage: Passage, name: str, num_words: int) -> View:
-    # Select the largest changes, then sort them from the largest gain to the largest loss.
-    selected = sorted(passage.words, key=lambda word: -abs(word.gain))[:num_words]
-    rows = tuple(_format_word_line(word) for word in sorted(selected, key=lambda word: -word.gain))
+    selected = find_changed_words(passage.words, num_words)
+    rows = tuple(_format_word_line(word) for word in selected)
     other_context = next((kind for kind in explanation.corpora if kind != "own"), "own")
     num_hidden = len(passage.words) - len(selected)
     notes = [WEIGHT_NOTE] if name == "query" else [f"document {passage.id}: {shorten(passage.text, 76)}"]
-    hidden_note = count_noun(
-        num_hidden, "more word, whose weight changes less", "more words, whose weights change less"
-    )
-    notes += [f"{hidden_note}; --words {len(passage.words)} prints all"] * (num_hidden > 0)
+    if num_hidden > 0:
+        notes.append(f"words that change less: {num_hidden}; --words {len(passage.words)} prints all")
     title = f"Words of the {name} that gain or lose weight, %"
     header = ("word", *explanation.corpora, f"own − {other_context}")
     return View(title, header, rows, tuple(notes), "l" + "r" * (len(explanation.corpora) + 1))
@@ -77,9 +70,7 @@ def _make_ranks_view(explanation: Explanation) -> View:
     for hit in explanation.hits:
         ranks = [ABSENT if hit.ranks[kind] is None else str(hit.ranks[kind]) for kind in explanation.corpora]
         rows.append((*ranks, MARK if hit.is_relevant else "", shorten(hit.text, MAX_TEXT_LENGTH)))
-    notes = []
-    if explanation.is_judged:
-        notes.append(f"{MARK} relevant")
+    notes = [f"{MARK} relevant"] if explanation.is_judged else []
     num_hidden = explanation.num_relevant - sum(hit.is_relevant for hit in explanation.hits)
     if num_hidden > 0:
         notes.append(f"{num_hidden} more relevant documents; --top prints more")

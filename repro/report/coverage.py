@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from repro.report.artefacts import load_records
@@ -45,11 +46,9 @@ def describe_status(experiment: Experiment) -> str:
         if not records:
             continue
         num_settings = len({get_setting_id(run) for run in scale_runs})
-        num_recorded = len({get_setting_id(record.run) for record in records})
-        share = "" if num_recorded == num_settings else f", {num_recorded} of {num_settings} settings"
-        seeds = max(
-            sum(get_setting_id(other.run) == get_setting_id(record.run) for other in records) for record in records
-        )
+        num_seeds = Counter(get_setting_id(record.run) for record in records)
+        share = "" if len(num_seeds) == num_settings else f", {len(num_seeds)} of {num_settings} settings"
+        seeds = max(num_seeds.values())
         parts.append(f"{scale} (up to {seeds} seed{'s' * (seeds > 1)}{share})")
     return "replicated at " + ", ".join(parts) if parts else "declared, not run: needs the paper's data and a GPU"
 

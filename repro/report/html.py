@@ -131,9 +131,8 @@ def render_page(
 
 def _shorten(view: View) -> View:
     """Return the table with the columns that open the page."""
-    return view.with_columns(
-        [index for index, name in enumerate(view.header) if index == 0 or name in HEADLINE_COLUMNS]
-    )
+    shown = [index for index, name in enumerate(view.header) if index == 0 or name in HEADLINE_COLUMNS]
+    return view.with_columns(shown)
 
 
 def fields_as_html(values: Mapping[str, Any]) -> Markup:

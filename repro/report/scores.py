@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from repro.data.beir import HEADLINE
 from repro.evaluate.contexts import KINDS
 from repro.records.store import Record, list_records
-from repro.report.figure_data import METRIC_NAMES
 from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
 from repro.spec.axes import check_field
@@ -28,7 +27,7 @@ def find_records(runs: Sequence[Run]) -> list[Record]:
     return [records[0] for records in by_run if records]
 
 
-def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
+def make_scores_view(runs: Sequence[Run]) -> View:
     """Return a table of scores in points: columns for varying fields, the mean, and each collection.
 
     Below the runs, each setting with several seeds has a row of means. Notes describe peculiarities of the data.
@@ -44,15 +43,15 @@ def make_scores_view(runs: Sequence[Run], measure: str = "ndcg_at_10") -> View:
     varying = [name for name in FIELDS if any(name in names for names in varying_by_architecture.values())]
     lines: list[tuple[str, ...]] = []
     for record in records:
-        lines += _make_run_lines(record.id, [record], varying_by_architecture, varying, datasets, measure)
+        lines += _make_run_lines(record.id, [record], varying_by_architecture, varying, datasets)
     without_seed = {
         architecture: [name for name in names if name != "seed"]
         for architecture, names in varying_by_architecture.items()
     }
     for seed_records in repeated:
-        lines += _make_run_lines(f"{len(seed_records)} seeds", seed_records, without_seed, varying, datasets, measure)
+        lines += _make_run_lines(f"{len(seed_records)} seeds", seed_records, without_seed, varying, datasets)
     num_runs = count_noun(len(set(runs)), "run has", "runs have")
-    title = f"{METRIC_NAMES.get(measure, measure)}, points; {len(records)} of {num_runs} ended"
+    title = f"NDCG@10, points; {len(records)} of {num_runs} ended"
     spread = ("±: standard deviation over the seeds of a line",) if repeated else ()
     return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), (*notes, *spread))
 
@@ -74,7 +73,6 @@ def _make_run_lines(
     varying_by_architecture: Mapping[str, Sequence[str]],
     varying: Sequence[str],
     datasets: Sequence[str],
-    measure: str,
 ) -> list[tuple[str, ...]]:
     """Return one row per context, for one run or for all seeds of one setting. The first row has the name."""
     run = records[0].run
@@ -82,7 +80,7 @@ def _make_run_lines(
     fields = varying_by_architecture[run.architecture]
     values = [_format_value(run, name) if name in fields else "" for name in varying]
     for name, context in list_contexts(records[0].metrics, run.suite):
-        paths = [f"{name}/{dataset}/{measure}" for dataset in ["mean", *datasets]]
+        paths = [f"{name}/{dataset}/{HEADLINE}" for dataset in ["mean", *datasets]]
         scores = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
         if lines:
             names = ("", f"· {context} context")
@@ -100,8 +98,8 @@ def _format_value(run: Run, name: str) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> list[dict[str, Any]]:
-    """Return a row per recorded run that has the measure: its values of two fields, its seed, and its score in points.
+def list_pivot_rows(runs: Sequence[Run], x: str, y: str) -> list[dict[str, Any]]:
+    """Return a row per recorded run with a score: its values of two fields, its seed, and its NDCG@10 in points.
 
     Raises ValueError if a field does not exist or does not vary over the recorded runs.
     """
@@ -109,11 +107,10 @@ def list_pivot_rows(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
         check_field(name)
     if x == y:
         raise ValueError(f"--pivot {x} {y}: give two different fields")
-    records = find_records(runs)
     rows: list[dict[str, Any]] = []
-    for record in records:
+    for record in find_records(runs):
         contexts = list_contexts(record.metrics, record.run.suite)
-        path = f"{contexts[0][0] if contexts else record.run.suite}/mean/{measure}"
+        path = f"{contexts[0][0] if contexts else record.run.suite}/mean/{HEADLINE}"
         if path in record.metrics:
             texts = {name: _format_value(record.run, name) for name in (x, y)}
             order = {name: getattr(record.run, name) for name in (x, y)}
@@ -144,9 +141,9 @@ def list_averaged_fields(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> l
     return [name for name in list_varying_fields(rows) if name not in (x, y)]
 
 
-def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at_10") -> View:
+def make_pivot_view(runs: Sequence[Run], x: str, y: str) -> View:
     """Return a table of mean scores in points, with a column per value of `x` and a row per value of `y`."""
-    rows = list_pivot_rows(runs, x, y, measure)
+    rows = list_pivot_rows(runs, x, y)
 
     def values(name: str) -> list[str]:
         value_of = {row[name]: row["order"][name] for row in rows}
@@ -163,7 +160,7 @@ def make_pivot_view(runs: Sequence[Run], x: str, y: str, measure: str = "ndcg_at
     notes = [f"each cell is the mean over {', '.join(averaged)}; ±: standard deviation"] if averaged else []
     if num_dropped := len(set(runs)) - len(rows):
         notes.append(f"skipped: {count_noun(num_dropped, 'run')} without a record, or without both fields")
-    title = f"{METRIC_NAMES.get(measure, measure)}, points, of {count_noun(len(rows), 'run')}: {x} across, {y} down"
+    title = f"NDCG@10, points, of {count_noun(len(rows), 'run')}: {x} across, {y} down"
     return View(title, (y, *(f"{x}={x_text}" for x_text in columns)), lines, tuple(notes), "l" + "r" * len(columns))
 
 
@@ -184,11 +181,11 @@ def list_contexts(metrics: Mapping[str, float], suite: str) -> list[tuple[str, s
     """Return the metric path and the name of each context of a suite, "own" first."""
     names = {path.split("/")[0] for path in metrics}
     contexts = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
-    rank_of = {kind: get_rank for get_rank, kind in enumerate(KINDS)}
 
     def get_rank(pair: tuple[str, str]) -> tuple[int, str, int]:
-        prefix, digits = re.fullmatch(r"(.*?)(\d*)", pair[1]).groups()  # type: ignore[union-attr]  # it always fits
-        return rank_of.get(pair[1], len(rank_of)), prefix, int(digits or 0)
+        context = pair[1]
+        prefix = context.rstrip("0123456789")
+        return KINDS.index(context) if context in KINDS else len(KINDS), prefix, int(context[len(prefix) :] or 0)
 
     return sorted(contexts, key=get_rank)
 

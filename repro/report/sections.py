@@ -138,7 +138,8 @@ def make_sections(experiment: Experiment, scale: str, render: Renderer) -> list[
     declared = {artefact.rows or artefact.name for artefact in experiment.artefacts if isinstance(artefact, Exhibit)}
     sections = []
     for artefact in experiment.artefacts:
-        expected = {run for run in runs if _includes_run(artefact, run)} or set(runs)
+        selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in _get_rows(artefact)]
+        expected = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
         records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
         view, rows = _make_view_and_rows(artefact, runs, by_source)
         sections.append(
@@ -160,13 +161,7 @@ def make_sections(experiment: Experiment, scale: str, render: Renderer) -> list[
     return sections
 
 
-def _includes_run(artefact: Table | Figure | Exhibit, run: Any) -> bool:
-    if isinstance(artefact, Exhibit):
-        return artefact.runs.matches(run)
-    return any(row.runs.matches(run) for row in _get_section_rows(artefact))
-
-
-def _get_section_rows(artefact: Table | Figure | Exhibit) -> tuple[Row, ...]:
+def _get_rows(artefact: Table | Figure | Exhibit) -> tuple[Row, ...]:
     if isinstance(artefact, Table):
         return artefact.rows
     return artefact.series if isinstance(artefact, Figure) else ()
@@ -200,7 +195,7 @@ def _list_texts(artefact: Table | Figure | Exhibit, records: Sequence[Record], d
         by_system.setdefault(drop_seed(record.run), record)
     views = []
     for record in by_system.values():
-        label = next((f"{row.label}, " for row in _get_section_rows(artefact) if row.runs.matches(record.run)), "")
+        label = next((f"{row.label}, " for row in _get_rows(artefact) if row.runs.matches(record.run)), "")
         for name, rows in sorted(record.exhibits.items()):
             if name not in declared and rows:
                 title = f"{TEXT_TITLES.get(name, name)} ({label}seed {record.run.seed})"
@@ -223,15 +218,10 @@ def format_ledger_lines(experiment: Experiment, scale: str) -> list[Line]:
 def make_deviations_view(scale: str) -> View:
     """Return a table of the fields in which a scale differs from the paper's small setting."""
     fields, paper_fields = get_scale(scale).fields, get_scale(PAPER_SCALE).fields
-    rows = []
-    for name, value in fields.items():
-        if value != paper_fields[name]:
-            rows.append((name, _format_field(value), _format_field(paper_fields[name])))
-    return View(f"What {scale} sets otherwise than the paper", ("field", scale, "paper"), tuple(rows), align="lrr")
-
-
-def _format_field(value: Any) -> str:
-    return ABSENT if value is None else str(value)
+    names = [name for name in fields if fields[name] != paper_fields[name]]
+    values = ((name, fields[name], paper_fields[name]) for name in names)
+    rows = tuple(tuple(ABSENT if value is None else str(value) for value in row) for row in values)
+    return View(f"What {scale} sets otherwise than the paper", ("field", scale, "paper"), rows, align="lrr")
 
 
 def list_machines(records: Iterable[Record]) -> list[str]:

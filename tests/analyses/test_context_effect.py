@@ -18,13 +18,14 @@ from repro.analyses.context_effect import (
     compute_headroom_shares,
     compute_mean_cosines,
 )
-from repro.analyses.context_example import EXHIBIT, find_changed_words
+from repro.analyses.context_example import EXHIBIT
 from repro.analyses.context_words import (
     Explanation,
     Query,
     Swap,
     Word,
     explain_query,
+    find_changed_words,
     find_largest_moves,
     list_words,
     remove_word,

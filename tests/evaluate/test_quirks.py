@@ -17,7 +17,7 @@ from repro.data.paper.quirks import Quirks, find_quirks
 from repro.evaluate import first_stage
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import read_run, score, search_bm25
-from repro.evaluate.suites import TOP_K, evaluate_bm25
+from repro.evaluate.suites import TOP_K, EvaluationOutputs, evaluate_bm25
 from repro.evaluate.trec import read_judgements
 from repro.report.scores import list_notes
 from repro.spec import base
@@ -74,7 +74,7 @@ def test_self_hits_are_removed_at_full_depth(tmp_path: Path, name: str) -> None:
             return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
     evaluate_suite(Circle(), suite, folder=tmp_path / "vectors")
-    evaluate_bm25(suite, folder=tmp_path / "bm25")
+    evaluate_bm25(suite, outputs=EvaluationOutputs(runs=tmp_path / "bm25"))
     for system in ("vectors", "bm25"):
         run = read_trec(tmp_path / system, name)
         assert run.keys() == set(ids[:3])

@@ -196,8 +196,6 @@ def test_first_of_equal_labels_is_taken() -> None:
 
     texts_ND = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
     assert classify(texts_ND, encode, "plain").tolist() == [1, 0, 0]
-    with pytest.raises(ValueError, match="unknown verbaliser 'shouted'"):
-        classify(texts_ND, encode, "shouted")
 
 
 def test_reviews_are_balanced() -> None:
