@@ -16,22 +16,22 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
+from repro.planning.cost import list_training_phases
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, delay_stops, unwrap_stop
-from repro.storage.lease import Lease, acquire, get_last_owner
+from repro.storage.lease import Lease, acquire, get_last_owner, get_live_owner
 from repro.storage.paths import get_local_records, run_folder
 from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
-from repro.train.checkpoint import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 from slurm.ranks import run_ranks
 from slurm.scheduler import explain_stop_signal, find_canceller
 from slurm.signals import Stop, handle_stop_signals, log_line
 from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
-from slurm.trainings import read_progress
 
 # At these scales a run may only execute with the code it was launched with.
 CAREFUL_SCALES = ("small", "large")
@@ -68,11 +68,15 @@ class Job:
         return self._stage().is_built if self.stage else has_record(get_local_records(), run_from_fields(self.run))
 
     def progress(self) -> int:
-        """Return the number of steps a run has completed.
+        """Return the number of checkpointed steps of a run's training runs.
 
-        A stage has no partial progress, so it counts as 0 until built.
+        A stage and measuring start over, so they add none. Interruptions count against a run only if it makes no
+        progress between them.
         """
-        return 0 if self.stage else read_progress(run_from_fields(self.run))
+        if self.stage:
+            return 0
+        phases = list_training_phases(run_from_fields(self.run))
+        return sum(read_checkpoint_step(run_folder(get_training_id(phase))) for phase in phases)
 
     def __call__(self, stop: Stop, *, where: JobState) -> str:
         """Do the work under its lease. Return "done", or "held" if a live owner elsewhere is doing it.
@@ -108,9 +112,8 @@ class Job:
         if item.is_cancelled:
             raise Stopped("it was cancelled")
         if recorder.state.num_in_vain > self.max_requeues:
-            raise RuntimeError(
-                f"{describe_interruptions(recorder.state, self.max_requeues)}; the last: {recorder.former_reason}"
-            )
+            interruptions = describe_interruptions(recorder.state, self.max_requeues)
+            raise RuntimeError(f"{interruptions}; the last: {recorder.former_reason}")
         if self.launched_with and self.run["scale"] in CAREFUL_SCALES:
             _check_same_code(self.launched_with)
         item.write(replace(recorder.state, state="running", at=time.time()))
@@ -139,10 +142,8 @@ def _check_same_code(launched_with: Mapping[str, Any]) -> None:
     """
     current = get_code_identity() | {"source": compute_source_digest()}
     if launched_with.get("source") != current["source"]:
-        raise RuntimeError(
-            f"the code has changed since the launch: {dict(launched_with)} then, {current} now; restore the launched code, or "
-            "launch again with --retry to use the current code"
-        )
+        change = f"{dict(launched_with)} then, {current} now"
+        raise RuntimeError(f"the code has changed since the launch: {change}; restore it, or launch again with --retry")
 
 
 def describe_interruptions(state: JobState, max_requeues: int) -> str:
@@ -191,10 +192,9 @@ class _OutcomeRecorder:
         self.item, self.stop, self.progress = item, stop, progress
         last = item.read() or JobState(state="done")
         # The lease of a run is held by this job, so only a stage can have another owner.
-        owner = get_last_owner(item.lease_folder) if item.kind == "stage" else None
-        has_live_owner = owner is not None and owner.is_alive
+        has_other_owner = item.kind == "stage" and get_live_owner(item.lease_folder) is not None
         # An end without a report counts as an interruption.
-        died = last.state == "running" and not has_live_owner
+        died = last.state == "running" and not has_other_owner
         self.state = replace(
             state, num_interruptions=last.num_interruptions, num_in_vain=last.num_in_vain, reached=last.reached
         )
@@ -245,26 +245,18 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
     immediately.
     """
     stop = Stop()
-    with handle_stop_signals(stop):
-        try:
-            _run_or_wait(run, stop, progress)
-        except Stopped as stopped:
-            raise stopped.add_advice(describe_resume(run)) from stopped
-
-
-def _run_or_wait(run: Run, stop: Stop, progress: Callable[[str], None]) -> None:
     job = Job(run=asdict(run), max_requeues=UNLIMITED)
     is_reported = False
-    get_run_item(run).reset()
-    while job(stop, where=JobState(state="running")) != "done":
-        if not is_reported:
-            progress(f"waiting for {get_last_owner(get_run_item(run).lease_folder)}, which is executing this run")
-            is_reported = True
-        time.sleep(POLL_SECONDS)
-
-
-def describe_resume(run: Run) -> str:
-    """Describe what remains of a stopped run and how to resume it."""
-    if (run_folder(get_training_id(run)) / CHECKPOINT_FILE).exists():
-        return f"run {run_id(run)} has a checkpoint: run the same command again to resume"
-    return f"run {run_id(run)} has no checkpoint yet; its built stages are available: run the same command again"
+    try:
+        with handle_stop_signals(stop):
+            job.item.reset()
+            while job(stop, where=JobState(state="running")) != "done":
+                if not is_reported:
+                    progress(f"waiting for {get_last_owner(job.item.lease_folder)}, which is executing this run")
+                    is_reported = True
+                time.sleep(POLL_SECONDS)
+    except Stopped as stopped:
+        resume = "has no checkpoint yet; its built stages are available: run the same command again"
+        if (run_folder(get_training_id(run)) / CHECKPOINT_FILE).exists():
+            resume = "has a checkpoint: run the same command again to resume"
+        raise stopped.add_advice(f"run {run_id(run)} {resume}") from stopped

@@ -222,10 +222,7 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
     check_lines([sweep, str(get_home()), chdir], "sweep, REPRO_HOME or folder")
     for character in "%\\":
         if character in f"{get_home()}{sweep}":
-            raise ValueError(
-                f"REPRO_HOME={get_home()}, sweep {sweep}: Slurm gives {character} a meaning of its own in the path of a log; "
-                f"choose a folder and a file of runs without {character}"
-            )
+            raise ValueError(f"REPRO_HOME={get_home()}, sweep {sweep}: logs of Slurm need paths without {character}")
     return {
         "name": f"{sweep}-{'stage' if batch.is_stage else 'runs'}",
         "timeout_min": minutes,
@@ -300,7 +297,5 @@ def _describe_refusal(batches: Sequence[Batch], index: int, error: Exception) ->
     submitted = ", ".join(batch.name for batch in batches[:index]) or "nothing"
     not_submitted = ", ".join(task.name for batch in batches[index:] for task in batch.tasks)
     lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
-    return (
-        f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {submitted}. "
-        f"Not submitted: {not_submitted}. Fix the cause and launch again: only these will be submitted"
-    )
+    reason = f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {submitted}."
+    return f"{reason} Not submitted: {not_submitted}. Fix the cause and launch again"

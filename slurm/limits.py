@@ -21,11 +21,8 @@ def list_exceeded_limits(plan: Plan, profile: Profile) -> Iterator[str]:
     if profile.on != "slurm":
         return
     for cost in plan.stage_costs:
-        if cost.kind == TRAINING_START:
-            missing = list(_list_missing_at_start(cost, profile))
-        else:
-            missing = list(_list_missing_of_stage(cost, plan, profile))
-        if missing:
+        list_missing = _list_missing_at_start if cost.kind == TRAINING_START else _list_missing_of_stage
+        if missing := list(list_missing(cost, plan, profile)):
             yield f"too much for profile {profile.name}: {cost.name} of {cost.pairs}: {', '.join(missing)}"
     yield from _describe_requeues(plan, profile)
 
@@ -46,13 +43,10 @@ def _list_missing_of_stage(cost: StageCost, plan: Plan, profile: Profile) -> Ite
         yield "estimated for a GPU, and a stage has none"
 
 
-def _list_missing_at_start(cost: StageCost, profile: Profile) -> Iterator[str]:
+def _list_missing_at_start(cost: StageCost, plan: Plan, profile: Profile) -> Iterator[str]:
     total_bytes = cost.memory_bytes * profile.num_processes
     if profile.memory_gb and total_bytes > profile.memory_gb * GIB:
-        yield (
-            f"{format_bytes(total_bytes)} of memory in {profile.num_processes} processes, and a run has "
-            f"{profile.memory_gb:g} GiB"
-        )
+        yield f"{format_bytes(total_bytes)} in {profile.num_processes} processes, and a run has {profile.memory_gb:g} GiB"
 
 
 def _describe_requeues(plan: Plan, profile: Profile) -> Iterator[str]:
@@ -62,17 +56,12 @@ def _describe_requeues(plan: Plan, profile: Profile) -> Iterator[str]:
     if long_runs:
         longest = max(long_runs, key=seconds_by_run.__getitem__)
         num_jobs = math.ceil(seconds_by_run[longest] / (60 * profile.time_minutes))
-        runs_take = count_noun(len(long_runs), "run takes", "runs take")
-        resume = "resumes" if len(long_runs) == 1 else "resume"
-        yield (
-            f"{runs_take} longer than the {format_seconds(60 * profile.time_minutes)} of {profile.name} and {resume} from "
-            f"checkpoints: {run_id(longest)} needs {num_jobs} jobs"
-        )
+        limit = format_seconds(60 * profile.time_minutes)
+        runs = count_noun(len(long_runs), "run")
+        yield f"{runs} above the {limit} of {profile.name}, resumed from checkpoints: {run_id(longest)} needs {num_jobs} jobs"
     # On GPUs the plan covers GPU memory instead.
     if not plan.num_gpus and profile.memory_gb:
         peak_bytes = max((estimate.memory_bytes for estimate in plan.estimates), default=0) * profile.num_processes
         if peak_bytes > profile.memory_gb * GIB:
-            yield (
-                f"too much for profile {profile.name}: {format_bytes(peak_bytes)} of memory, and a run has "
-                f"{profile.memory_gb:g} GiB"
-            )
+            needed = format_bytes(peak_bytes)
+            yield f"too much for profile {profile.name}: {needed} of memory, and a run has {profile.memory_gb:g} GiB"

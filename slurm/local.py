@@ -25,7 +25,7 @@ from repro.planning.plan import make_plan
 from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
 from repro.stopping import Stopped
-from repro.storage.lease import EXIT_LOST, Owner, acquire, get_last_owner
+from repro.storage.lease import EXIT_LOST, acquire, get_live_owner
 from repro.storage.paths import get_local_records, import_environment, run_folder
 from repro.storage.platform_info import count_usable_cores
 from repro.text import count_noun, format_seconds
@@ -34,7 +34,6 @@ from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
 from slurm.sweep import Task, get_sweep_folder, make_submission
-from slurm.trainings import list_missing_trainings
 
 GRACE_SECONDS = 90.0
 """Seconds that Ctrl-C waits for checkpoints before it kills the children."""
@@ -82,9 +81,7 @@ def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list
     """
     gpus_per_slot = profile.gpus_per_run or (1 if gpus else 0)
     if gpus_per_slot > len(gpus):
-        raise ValueError(
-            f"profile {profile.name} gives each run {gpus_per_slot} GPUs, and this machine shows {list(gpus)}"
-        )
+        raise ValueError(f"profile {profile.name} gives each run {gpus_per_slot} GPUs, this machine shows {list(gpus)}")
     if gpus_per_slot:
         max_slots = len(gpus) // gpus_per_slot
     else:
@@ -137,10 +134,8 @@ class LocalQueue:
         if not self.children:
             return "no run was in progress; launch again to resume"
         num_resumable = sum(child.returncode in RESUMABLE_STATUSES for child, _ in self.children.values())
-        stopped = "stopped by itself, after a checkpoint if it was training"
-        if len(self.children) > 1:
-            stopped = "stopped by themselves, after a checkpoint if they were training"
-        return f"{num_resumable} of {count_noun(len(self.children), 'running job')} {stopped}; launch again to resume"
+        jobs = count_noun(len(self.children), "running job")
+        return f"{num_resumable} of {jobs} stopped in order, training with a checkpoint; launch again to resume"
 
     def get_log_path(self, task: Task) -> Path:
         """Return the log of a job: one file for all attempts."""
@@ -217,14 +212,14 @@ class LocalQueue:
         training_owners: dict[str, str] = {}
         for task in self.tasks:
             if task.name in self.children:
-                training_owners |= _list_own_trainings(task)
+                training_owners |= dict.fromkeys(task.list_missing_trainings(), task.name)
         for task in self.tasks:
             if not self.slots:
                 return
             if task.name in self.ended or task.name in self.children or not self._is_ready(task, training_owners):
                 continue
             self._start(task, self.slots.pop(0))
-            training_owners |= _list_own_trainings(task)
+            training_owners |= dict.fromkeys(task.list_missing_trainings(), task.name)
 
     def _is_ready(self, task: Task, training_owners: Mapping[str, str]) -> bool:
         if any(self.ended.get(need) != "done" for need in task.needs):
@@ -296,27 +291,14 @@ def _explain_wait(task: Task, training_owners: Mapping[str, str]) -> str:
 
     Another process may be executing it or a training run it needs.
     """
-    owner = _find_live_owner(task.item.lease_folder)
-    if owner is not None:
+    if owner := get_live_owner(task.item.lease_folder):
         return f"already in progress: {owner}"
-    for training in _list_own_trainings(task):
+    for training in task.list_missing_trainings():
         if training in training_owners:
             return f"waits for {training_owners[training]}, which executes training run {training} for both"
-        owner = _find_live_owner(run_folder(training) / "training")
-        if owner is not None:
+        if owner := get_live_owner(run_folder(training) / "training"):
             return f"waits for {owner}, which executes its training run {training}"
     return ""
-
-
-def _list_own_trainings(task: Task) -> dict[str, str]:
-    """Return the missing training runs that a job would execute, each with the job's name."""
-    missing = list_missing_trainings(run_from_fields(task.job.run)) if task.item.kind == "run" else ()
-    return dict.fromkeys(missing, task.name)
-
-
-def _find_live_owner(lease_folder: Path) -> Owner | None:
-    owner = get_last_owner(lease_folder)
-    return owner if owner is not None and owner.is_alive else None
 
 
 def _describe_expected_time(tasks: Sequence[Task], slots: Sequence[Slot]) -> str:
@@ -327,9 +309,8 @@ def _describe_expected_time(tasks: Sequence[Task], slots: Sequence[Slot]) -> str
     plan = make_plan(runs, [get_local_records()], num_gpus=len(slots[0].gpus), num_at_once=len(slots))
     if not all(estimate.is_known for estimate in plan.estimates):
         return ""
-    parallel = f", {len(slots)} in parallel" if len(slots) > 1 else ""
     stages = f", after {count_noun(len(plan.stages), 'stage')}" if plan.stages else ""
-    return f"expected time: {format_seconds(3600 * plan.totals['hours'])}{parallel}{stages}"
+    return f"expected time: {format_seconds(3600 * plan.totals['hours'])}, {len(slots)} in parallel{stages}"
 
 
 def _describe_exit(status: int) -> str:

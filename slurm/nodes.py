@@ -26,7 +26,7 @@ from repro.records.provenance import compute_source_digest, list_versions
 from repro.spec import run_from_fields
 from repro.spec.identity import run_id
 from repro.storage.files import atomic_file, read_json
-from repro.storage.lease import get_last_owner, get_lease_timeout
+from repro.storage.lease import get_lease_timeout, get_live_owner
 from repro.storage.paths import get_home, run_folder
 from slurm.signals import Stop
 from slurm.states import get_run_item
@@ -74,10 +74,8 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
     for node in range(1, meeting.num_nodes):
         report = _wait_for_file(folder / f"node-{node}.json", stop)
         if report is None:
-            raise ValueError(
-                f"node {node} of {meeting.num_nodes} did not arrive within {_get_timeout():.0f} s: every node must see "
-                f"{get_home()}; its log is next to this one"
-            )
+            absent = f"node {node} of {meeting.num_nodes} did not arrive within {_get_timeout():.0f} s"
+            raise ValueError(f"{absent}: every node must see {get_home()}; its log is next to this one")
         _check_alike(node, report, digests)
     # srun started on the first node, which is this one. Without Slurm, its host name serves as the address.
     address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
@@ -97,7 +95,7 @@ def join_meeting(job: Mapping[str, Any], node: int, attempt: str, stop: Stop) ->
     announcement = _wait_for_file(folder / "meeting.json", stop)
     if announcement is None:
         raise ValueError(
-            f"node {node}: no message from the first node within {_get_timeout():.0f} s; do both see {folder}?"
+            f"node {node}: no message from the first node in {_get_timeout():.0f} s; do both see {folder}?"
         )
     if not announcement["is_over"]:
         try:
@@ -128,10 +126,9 @@ def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
     """Return whether the first node has ended or died."""
     meeting = read_json(_get_folder(job, attempt) / "meeting.json")
-    owner = get_last_owner(get_run_item(run_from_fields(job["run"])).lease_folder)
+    owner = get_live_owner(get_run_item(run_from_fields(job["run"])).lease_folder)
     # The job id of the lease distinguishes this attempt's first node from another job with the same run.
-    is_held = owner is not None and owner.is_alive and owner.note.get("job_id") == attempt.rpartition(".")[0]
-    return meeting["is_over"] or not is_held
+    return meeting["is_over"] or owner is None or owner.note.get("job_id") != attempt.rpartition(".")[0]
 
 
 def make_grace_check(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]:
@@ -181,10 +178,8 @@ def _check_alike(node: int, report: Mapping[str, Any], expected: Mapping[str, st
     for name, digest in expected.items():
         actual = report["seen"].get(name, "not there")
         if actual != digest:
-            raise ValueError(
-                f"{node_name} has another {name} than the first node ({actual[:12]}, not {digest[:12]}): let all nodes share "
-                f"{get_home()} and one checkout, or hold the same files"
-            )
+            difference = f"{node_name} has another {name} than the first node ({actual[:12]}, not {digest[:12]})"
+            raise ValueError(f"{difference}: let all nodes share {get_home()} and one checkout, or hold the same files")
 
 
 def _compute_digest(values: object) -> str:
@@ -200,7 +195,5 @@ def _get_free_port(address: str) -> int:
             port: int = server.getsockname()[1]
             return port
     except OSError as error:
-        raise ValueError(
-            f"this node cannot listen on {address} ({error.strerror or error}); set SLURM_LAUNCH_NODE_IPADDR to its "
-            "address in the cluster's network, in the profile's setup"
-        ) from error
+        problem = f"this node cannot listen on {address} ({error.strerror or error})"
+        raise ValueError(f"{problem}; set SLURM_LAUNCH_NODE_IPADDR to its address, in the profile's setup") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -11,6 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from repro.planning.pairs import count_pairs
+from repro.spec import Run
+from repro.spec.identity import run_id
 from repro.storage.files import check_regular
 from repro.text import format_suggestion, shorten
 
@@ -82,21 +86,16 @@ class Profile:
             minimum = MINIMA.get(name, 0)
             maximum = MAXIMA.get(name, DEFAULT_MAXIMUM)
             if isinstance(value, int | float) and not minimum <= value <= maximum:  # also rejects nan
-                raise ValueError(
-                    f"profile {self.name}: {name}={value}; must be at least {minimum} and at most {maximum}"
-                )
+                limits = f"at least {minimum} and at most {maximum}"
+                raise ValueError(f"profile {self.name}: {name}={value}; must be {limits}")
         if self.num_nodes > 1 and self.on != "slurm":
-            raise ValueError(
-                f"profile {self.name}: num_nodes={self.num_nodes} needs on='slurm'; this machine is one node"
-            )
+            raise ValueError(f"profile {self.name}: num_nodes={self.num_nodes} needs on='slurm'")
         if self.num_shards and self.pairs_per_shard:
             options = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
             raise ValueError(f"profile {self.name}: {options} both set the number of shards; keep one")
         if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
-            raise ValueError(
-                f"profile {self.name}: warning_seconds={self.warning_seconds} leaves nothing of "
-                f"time_minutes={self.time_minutes}; warn later or ask for more time"
-            )
+            warning = f"warning_seconds={self.warning_seconds}"
+            raise ValueError(f"profile {self.name}: {warning} leaves nothing of time_minutes={self.time_minutes}")
 
     @property
     def num_processes(self) -> int:
@@ -123,17 +122,11 @@ def check_lines(value: Any, label: str) -> None:
     """Raise ValueError if a value, or a nested one, has a line break, which would add a line to a job's script."""
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list | tuple):
-        return
-    for item in value:
-        if not isinstance(item, str):
+    if isinstance(value, list | tuple):
+        for item in value:
             check_lines(item, label)
-        elif LINE_BREAK.search(item):
-            raise ValueError(
-                f"{label}={shorten(repr(item))} contains a line break or a control character; write one line"
-            )
+    elif isinstance(value, str) and LINE_BREAK.search(value):
+        raise ValueError(f"{label}={shorten(repr(value))} contains a line break or a control character; write one line")
 
 
 # By the name in the annotation of a field: the types that TOML gives, and the form in the message. The order matters,
@@ -159,10 +152,8 @@ def load_profile(name: str) -> Profile:
     """Return a profile. Raises ValueError with the list of profiles, or with the error in the file."""
     tables = _tables(get_user_file())
     if name not in tables:
-        hint = format_suggestion(name, tables, likeness=0.6)
-        raise ValueError(
-            f"unknown profile {name!r}{hint or ';'} choose one of {sorted(tables)}, or add one to {get_user_file()}"
-        )
+        hint = format_suggestion(name, tables, likeness=0.6) or ";"
+        raise ValueError(f"unknown profile {name!r}{hint} choose one of {sorted(tables)}, or add to {get_user_file()}")
     return Profile(name=name, **_resolve_values(name, tables, ()))
 
 
@@ -201,9 +192,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
     if malformed := [name for name, table in tables.items() if not isinstance(table, dict)]:
-        raise ValueError(
-            f"{path}: {shorten(repr(malformed[0]))} is not a table; a profile is [{shorten(malformed[0], 40)}] and its keys"
-        )
+        raise ValueError(f"{path}: {shorten(repr(malformed[0]))} is not a table; a profile is [NAME] and its keys")
     return tables
 
 
@@ -244,3 +233,25 @@ def _check_options(name: str, key: str, options: Mapping[str, Any]) -> None:
         # True stands for an option without a value.
         if value is False or not isinstance(value, str | int | float):
             raise ValueError(f"profile {name}: {key}.{option}={value!r}; must be a str, a number or true")
+
+
+def count_shards(run: Run, profile: Profile) -> int:
+    """Return the number of shards of tokens, embeddings and keys of a run. 1 means no sharding.
+
+    If the number of pairs is unknown before the corpus is built, this is 1 unless the profile sets the number. Raises
+    ValueError if there are more shards than pairs or than can be managed.
+    """
+    num_pairs = count_pairs(run)
+    if profile.num_shards:
+        if num_pairs is not None and profile.num_shards > num_pairs:
+            setting = f"profile {profile.name}: num_shards={profile.num_shards}"
+            raise ValueError(f"{setting} is more than the {num_pairs} pairs of run {run_id(run)}; choose fewer")
+        return profile.num_shards
+    if profile.pairs_per_shard is None:
+        return 1
+    num_shards = max(1, math.ceil((num_pairs or 0) / profile.pairs_per_shard))
+    maximum = MAXIMA["num_shards"]
+    if num_shards > maximum:
+        setting = f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard}"
+        raise ValueError(f"{setting} splits run {run_id(run)} into {num_shards} shards; the maximum is {maximum}")
+    return num_shards

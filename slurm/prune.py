@@ -13,7 +13,7 @@ from repro.planning.cost import list_training_phases
 from repro.records.store import split_recorded
 from repro.spec import Run
 from repro.spec.identity import get_training_id
-from repro.storage.lease import get_last_owner, get_part_owner
+from repro.storage.lease import get_live_owner, get_part_owner
 from repro.storage.paths import get_home, get_local_records, get_sweeps_folder
 from repro.storage.shards import list_redundant_shards
 from slurm.scheduler import fetch_queue
@@ -46,8 +46,7 @@ def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
         folder = get_run_item(run).folder
         if run not in recorded or folder.name in needed or not folder.is_dir():
             continue
-        owners = [get_last_owner(folder / "owner"), get_last_owner(folder / "training")]
-        if not any(owner and owner.is_alive for owner in owners):
+        if not get_live_owner(folder / "owner") and not get_live_owner(folder / "training"):
             yield from (path for path in sorted(folder.iterdir()) if path.name not in RETAINED_NAMES)
     yield from filter(_is_abandoned, _list_partial_paths(get_home()))
     yield from list_redundant_shards()
@@ -60,9 +59,8 @@ def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
 
 def is_trained(path: Path) -> bool:
     """Return whether a path belongs to a run's checkpoint, the only copy of its trained weights."""
-    return path.is_relative_to(get_home() / "runs") and (
-        path.suffix == ".safetensors" or path.name.startswith("checkpoint")
-    )
+    is_checkpoint = path.suffix == ".safetensors" or path.name.startswith("checkpoint")
+    return is_checkpoint and path.is_relative_to(get_home() / "runs")
 
 
 def describe_kind(path: Path) -> str:

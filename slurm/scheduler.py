@@ -172,10 +172,8 @@ def try_script(script: str) -> Verdict:
                 completed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             return Verdict(False, f"sbatch did not respond within {TIMEOUT_SECONDS} seconds")
-    lines = (completed.stdout + completed.stderr).splitlines()
-    return Verdict(
-        completed.returncode == 0, "; ".join(line.removeprefix("sbatch: ") for line in lines if line.strip())
-    )
+    lines = filter(str.strip, (completed.stdout + completed.stderr).splitlines())
+    return Verdict(completed.returncode == 0, "; ".join(line.removeprefix("sbatch: ") for line in lines))
 
 
 def cancel(job_ids: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import run_id
-from repro.storage.lease import Owner, acquire, get_last_owner
+from repro.storage.lease import Owner, acquire, get_last_owner, get_live_owner
 from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
@@ -27,8 +27,7 @@ from slurm.scheduler import Verdict, get_max_array_size, try_script
 from slurm.scheduler import cancel as scancel
 from slurm.states import get_run_item
 from slurm.status import RunStatus, Snapshot, read_stage_state
-from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_run
-from slurm.trainings import list_missing_trainings
+from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, list_missing_trainings, read_run
 
 Progress = Callable[[str], None]
 DEFAULT_ARRAY_SIZE = 1000
@@ -75,10 +74,8 @@ def start(
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions) -> Iterator[tuple[str, str]]:
     """Return the name and exact script of each batch of a launch. Starts nothing."""
     if profile.on != "slurm":
-        raise ValueError(
-            f"profile {profile.name} is this machine's queue, which has no script to print; `launch` without --dry-run "
-            "starts the runs here, and `run --dry-run` shows which they are"
-        )
+        hint = "`launch` without --dry-run starts the runs here, `run --dry-run` lists them"
+        raise ValueError(f"profile {profile.name} is this machine's queue, which has no script to print; {hint}")
     code = check_code(runs, allow_dirty=options.allow_dirty)
     tasks, _ = _select_tasks(runs, profile, options, code=code, progress=lambda line: None)
     yield from _list_scripts(tasks, profile, sweep)
@@ -214,9 +211,9 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
     for run, _ in active:
         # The mark comes before the signal: the stopped job reads it and reports "cancelled", not "interrupted".
         get_run_item(run).cancel()
-        owner = get_last_owner(get_run_item(run).lease_folder)
+        owner = get_live_owner(get_run_item(run).lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
-        if owner is not None and owner.is_alive and not owner.note.get("job_id") and _is_here(owner, run):
+        if owner and not owner.note.get("job_id") and _is_here(owner, run):
             os.kill(owner.pid, signal.SIGTERM)
     on_slurm = [status for _, status in active if status.live_on == "slurm"]
     scancel([status.job_id for status in on_slurm if status.job_id] + _list_orphaned_stages(on_slurm, snapshot))

@@ -16,7 +16,7 @@ from repro.records.readable_records import ReadableRecords
 from repro.records.store import has_record
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
-from repro.storage.lease import Owner, get_last_owner, list_owners
+from repro.storage.lease import Owner, get_last_owner, get_live_owner, list_owners
 from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, run_folder
 from repro.storage.shards import find_parent_stage, parse_part
 from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
@@ -161,10 +161,8 @@ class Snapshot:
         if submission is None:
             return "", NEVER_LAUNCHED
         if submission.on == "local":
-            owner = get_last_owner(Path(submission.queue))
-            if owner is None or not owner.is_alive:
-                return "", "its queue has ended; launch again"
-            return "local", f"in the queue of {owner}"
+            owner = get_live_owner(Path(submission.queue))
+            return ("local", f"in the queue of {owner}") if owner else ("", "its queue has ended; launch again")
         job_id = submission.jobs[name]["job_id"]
         if self.queue is None:
             return "slurm", f"job {job_id} according to its submission; the scheduler does not respond here"
@@ -175,11 +173,8 @@ class Snapshot:
 
     def map_slurm_jobs(self) -> dict[str, str]:
         """Return the Slurm job that will still execute each item, by its name."""
-        return {
-            name: submission.jobs[name]["job_id"]
-            for name, submission in self.latest.items()
-            if self.find_live_job(name)[0] == "slurm"
-        }
+        live = [name for name in self.latest if self.find_live_job(name)[0] == "slurm"]
+        return {name: self.latest[name].jobs[name]["job_id"] for name in live}
 
     def list_unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return every unbuilt stage that launched runs wait for, with its status."""
@@ -201,18 +196,13 @@ class Snapshot:
         building = [part for part, description in unbuilt.items() if description.startswith(BUILDING)]
         failed = [part for part, description in unbuilt.items() if description.startswith(("failed", "cancelled"))]
         waiting = [part for part in unbuilt if part not in building and part not in failed]
-        counts = [f"{num_shards - len(unbuilt)} of {num_shards} shards built"]
-        if building:
-            counts.append(f"{len(building)} {BUILDING}")
-        if waiting:
-            counts.append(f"{len(waiting)} waiting")
-        details = [f"{part} {unbuilt[part]}" for part in (failed or waiting)[:MAX_SHARDS_SHOWN]]
-        return "; ".join([", ".join(counts), *details])
+        num_built = num_shards - len(unbuilt)
+        counts = f"{num_built} of {num_shards} shards built, {len(building)} {BUILDING}, {len(waiting)} waiting"
+        return "; ".join([counts, *(f"{part} {unbuilt[part]}" for part in (failed or waiting)[:MAX_SHARDS_SHOWN])])
 
     def _describe_builder(self, name: str) -> str:
-        owner = get_last_owner(find_stage_item(name).lease_folder)
         last = read_stage_state(name)
-        if owner is not None and owner.is_alive:
+        if owner := get_live_owner(find_stage_item(name).lease_folder):
             return f"{BUILDING} by {owner}"
         if last is not None and last.state in ("failed", "cancelled"):
             return f"{last.state}: {last.reason}; log {last.log}"
@@ -222,13 +212,8 @@ class Snapshot:
         submission = self.latest.get(item.name)
         locations: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
         if last is not None:
-            locations |= {
-                "job_id": last.job_id,
-                "host": last.host,
-                "log": last.log,
-                "script": last.script,
-                "num_interruptions": last.num_interruptions,
-            }
+            reported = ("job_id", "host", "log", "script", "num_interruptions")
+            locations |= {name: getattr(last, name) for name in reported}
         return locations
 
 

@@ -1,11 +1,14 @@
-"""A sweep on disk: the jobs that a set of runs needs, and one file per submission with their locations."""
+"""A sweep: the jobs that a set of runs needs, in which order, and one file per submission with their locations.
+
+If several runs need the same training run, one of them executes it, and the others wait without using a slot.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -13,19 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
+from repro.planning.cost import list_training_phases
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_from_fields
-from repro.spec.identity import run_from_record, run_id
+from repro.spec.identity import get_training_id, run_from_record, run_id
 from repro.storage.files import atomic_file, read_json
-from repro.storage.paths import CHECKOUT, get_sweeps_folder
+from repro.storage.lease import list_owners
+from repro.storage.paths import CHECKOUT, get_sweeps_folder, run_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
+from repro.train.checkpoint import CHECKPOINT_FILE
 from repro.train.sharing import explain_indivisible
 from slurm.job import CAREFUL_SCALES, Job
-from slurm.profiles import Profile
-from slurm.shards import count_shards_by_stage
+from slurm.profiles import Profile, count_shards
 from slurm.states import WorkItem, get_run_item, get_stage_item
-from slurm.trainings import map_training_owners
 
 SINGLE_PROCESS_MEASURE = "steps"
 """The analysis that evaluates a model during its training."""
@@ -45,6 +49,10 @@ class Task:
     def name(self) -> str:
         """The name of its item: a run id, or the kind/key of a stage."""
         return self.item.name
+
+    def list_missing_trainings(self) -> tuple[str, ...]:
+        """Return the training runs that it would execute. A stage has none."""
+        return list_missing_trainings(run_from_fields(self.job.run)) if self.item.kind == "run" else ()
 
 
 def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
@@ -88,15 +96,47 @@ def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any
 
 
 def add_run_dependencies(tasks: Sequence[Task], queued_owners: Mapping[str, str]) -> list[Task]:
-    """Return the tasks with dependencies between runs that share a training run.
+    """Return the tasks with dependencies between runs that share a training run. The first that needs it executes it.
 
-    `map_training_owners` defines `queued_owners`.
-
-    The later run waits for any outcome. If the earlier one fails, the later one executes the training run.
+    `queued_owners` maps a training id to a queued run that will execute it. The later run waits for any outcome. If the
+    earlier one fails, the later one executes the training run.
     """
-    runs = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
-    owners = map_training_owners(runs, queued_owners)
-    return [replace(task, after=owners.get(task.name, ())) for task in tasks]
+    owners = dict(queued_owners)
+    ordered = []
+    for task in tasks:
+        trainings = task.list_missing_trainings()
+        makers = dict.fromkeys(owners[training] for training in trainings if training in owners)
+        ordered.append(replace(task, after=tuple(makers)))
+        # Earlier owners take precedence.
+        owners = dict.fromkeys(trainings, task.name) | owners
+    return ordered
+
+
+def list_missing_trainings(run: Run) -> tuple[str, ...]:
+    """Return the ids of a run's training runs that have not ended here: its own, then its first phase."""
+    needed = [get_training_id(phase) for phase in list_training_phases(run) if phase.architecture in TRAINED]
+    return tuple(training for training in needed if not _has_ended(training))
+
+
+def _has_ended(training: str) -> bool:
+    """Return whether its owner finished it. With epochs, only the owner knows the total number of steps."""
+    folder = run_folder(training)
+    has_finished = any(owner.outcome == "" for owner in list_owners(folder / "training"))
+    return has_finished and (folder / CHECKPOINT_FILE).is_file()
+
+
+def count_shards_by_stage(
+    runs: Iterable[Run], profile: Profile, list_stages: Callable[[Run], Sequence[Stage]]
+) -> dict[str, int]:
+    """Return the number of shards of each stage of the runs, by title: the largest number that any of them needs.
+
+    A stage of the first of two phases counts the pairs of that phase.
+    """
+    num_shards: dict[str, int] = {}
+    for run in runs:
+        for stage, owner in pipeline_stages.stages_by_phase(run, list_stages):
+            num_shards[stage.title] = max(num_shards.get(stage.title, 1), count_shards(owner, profile))
+    return num_shards
 
 
 def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
@@ -120,15 +160,11 @@ def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
     num_processes = profile.num_processes * profile.num_nodes
     reason = explain_indivisible(run, num_processes) if run.architecture in TRAINED else ""
     if reason:
-        raise ValueError(
-            f"run {run_id(run)}: {reason} (profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on "
-            "each); choose another profile"
-        )
+        nodes = f"profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each"
+        raise ValueError(f"run {run_id(run)}: {reason} ({nodes}); choose another profile")
     if run.measure == SINGLE_PROCESS_MEASURE and num_processes > 1:
-        raise ValueError(
-            f"run {run_id(run)}: measure={run.measure!r} reads the model along one process's training, and profile "
-            f"{profile.name} has {num_processes}; choose another profile"
-        )
+        measure = f"run {run_id(run)}: measure={run.measure!r}"
+        raise ValueError(f"{measure} needs one process, and profile {profile.name} has {num_processes}; choose another")
     return Job(
         run=asdict(run),
         num_processes=profile.num_processes,

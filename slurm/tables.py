@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -29,71 +29,66 @@ COLOURS = {
 
 def make_live_table(runs: Sequence[Run]) -> tuple[Table, bool]:
     """Return the current status table of the runs and their stages, and whether anything still runs or waits."""
-    snapshot = Snapshot()
-    unique = list(dict.fromkeys(runs))
-    statuses = snapshot.get_statuses(unique)
-    table = _add_notes(make_status_table(unique, statuses), _list_notes(snapshot, unique, statuses))
-    return table, any(status.state == "running" or status.live_on for status in statuses)
+    statuses, notes = _read_statuses(runs)
+    is_active = any(status.state == "running" or status.live_on for status in statuses.values())
+    return make_status_table(statuses, notes), is_active
 
 
 def show_status(runs: Sequence[Run]) -> None:
     """Print the status table once. Thousands of runs are printed as plain lines, and notes have no row."""
-    unique = list(dict.fromkeys(runs))
-    snapshot = Snapshot()
-    statuses = snapshot.get_statuses(unique)
-    rows = tuple(_format_cells(run, status) for run, status in _select_shown(unique, statuses))
-    notes = _list_notes(snapshot, unique, statuses)
+    statuses, notes = _read_statuses(runs)
+    rows = _format_rows(statuses)
+    counts = format_state_counts(statuses.values())
     if not rows:
-        for line in (format_state_counts(statuses), *notes):
+        for line in (counts, *notes):
             render_line(line)
-    elif len(unique) > MAX_FOLDED_ROWS:
-        render(View(format_state_counts(statuses), COLUMNS, rows, tuple(notes), align="lllrrrl"))
+    elif len(statuses) > MAX_FOLDED_ROWS:
+        render(View(counts, COLUMNS, tuple(rows), tuple(notes), align="lllrrrl"))
     else:
-        make_console().print(_add_notes(make_status_table(unique, statuses), notes))
+        make_console().print(make_status_table(statuses, notes))
 
 
-def _add_notes(table: Table, notes: Sequence[str]) -> Table:
-    table.caption = "\n".join(notes) or None
+def _read_statuses(runs: Sequence[Run]) -> tuple[dict[Run, RunStatus], list[str]]:
+    """Return the status of each run, and notes: unbuilt stages that runs wait for, and the number of hidden runs."""
+    snapshot = Snapshot()
+    unique = list(dict.fromkeys(runs))
+    statuses = dict(zip(unique, snapshot.get_statuses(unique), strict=True))
+    notes = [f"stage {name}: {description}" for name, description in snapshot.list_unbuilt_stages(unique).items()]
+    num_untouched = sum(map(_is_untouched, statuses.values()))
+    if num_untouched:
+        notes.append(f"{num_untouched} never launched: `repro plan` lists them")
+    return statuses, notes
+
+
+def make_status_table(statuses: Mapping[Run, RunStatus], notes: Sequence[str] = ()) -> Table:
+    """Return the table: one row per launched run, with its progress if running, otherwise the reason.
+
+    Empty columns are dropped to make room for the description of each run.
+    """
+    rows = _format_rows(statuses)
+    columns = [index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(row[index] for row in rows)]
+    headers = [COLUMNS[index] for index in columns]
+    title = format_state_counts(statuses.values())
+    table = Table(*headers, box=None, title=title, caption="\n".join(notes) or None)
+    for row in rows:
+        texts = [Text(row[index]) for index in columns]
+        state = texts[COLUMNS.index("state")]
+        state.stylize(COLOURS.get(state.plain, ""))
+        table.add_row(*texts)
     return table
-
-
-def _select_shown(runs: Sequence[Run], statuses: Sequence[RunStatus]) -> list[tuple[Run, RunStatus]]:
-    """Return the runs that need a row. Hundreds of runs that were never launched would hide the others."""
-    return [(run, status) for run, status in zip(runs, statuses, strict=True) if not _is_untouched(status)]
 
 
 def _is_untouched(status: RunStatus) -> bool:
     return status.state == "missing" and status.reason == NEVER_LAUNCHED
 
 
-def _list_notes(snapshot: Snapshot, runs: Sequence[Run], statuses: Sequence[RunStatus]) -> list[str]:
-    """Return the notes below the table: unbuilt stages that runs wait for, and the number of hidden runs."""
-    notes = [f"stage {name}: {description}" for name, description in snapshot.list_unbuilt_stages(runs).items()]
-    num_untouched = sum(map(_is_untouched, statuses))
-    if num_untouched:
-        notes.append(f"{num_untouched} never launched: `repro plan` lists them")
-    return notes
-
-
-def make_status_table(runs: Sequence[Run], statuses: Sequence[RunStatus]) -> Table:
-    """Return the table: one row per launched run, with its progress if running, otherwise the reason.
-
-    Empty columns are dropped to make room for the description of each run.
-    """
-    rows = [(_format_cells(run, status), status) for run, status in _select_shown(runs, statuses)]
-    columns = [
-        index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(cells[index] for cells, _ in rows)
+def _format_rows(statuses: Mapping[Run, RunStatus]) -> list[tuple[str, ...]]:
+    """Return the cells of each launched run. Hundreds of runs that were never launched would hide the others."""
+    return [
+        (status.id, format_overrides(run), status.state, *_format_progress(status), status.reason)
+        for run, status in statuses.items()
+        if not _is_untouched(status)
     ]
-    table = Table(*(COLUMNS[index] for index in columns), box=None, title=format_state_counts(statuses))
-    for cells, status in rows:
-        texts = [Text(cells[index]) for index in columns]
-        texts[COLUMNS.index("state")].stylize(COLOURS.get(status.state, ""))
-        table.add_row(*texts)
-    return table
-
-
-def _format_cells(run: Run, status: RunStatus) -> tuple[str, ...]:
-    return status.id, format_overrides(run), status.state, *_format_progress(status), status.reason
 
 
 def _format_progress(status: RunStatus) -> tuple[str, str, str]:

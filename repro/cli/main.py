@@ -158,8 +158,7 @@ def plan(
     """Show which runs are requested, shared, recorded and missing, and the cost of the missing ones. Starts nothing."""
     from repro.planning.plan import make_plan
     from slurm.limits import list_exceeded_limits
-    from slurm.profiles import load_profile
-    from slurm.shards import count_shards
+    from slurm.profiles import count_shards, load_profile
 
     job_profile = load_profile(profile)
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)

@@ -182,6 +182,12 @@ def get_last_owner(folder: Path) -> Owner | None:
     return _read_owner(folder, number)
 
 
+def get_live_owner(folder: Path) -> Owner | None:
+    """Return the owner that holds a lease, or None if the lease is free."""
+    owner = get_last_owner(folder)
+    return owner if owner is not None and owner.is_alive else None
+
+
 def lease_folder(path: Path) -> Path:
     """Return the folder of the lease for building a stage or importing a corpus, given the path of the result."""
     if path.parent == get_corpora_folder():

@@ -27,9 +27,8 @@ from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import JobState, get_run_item
 from slurm.status import RunStatus, TrainingProgress, get_statuses
-from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
+from slurm.sweep import add_run_dependencies, build_tasks, check_code, list_missing_trainings, read_submissions
 from slurm.tables import make_status_table
-from slurm.trainings import list_missing_trainings
 from tests.leases import find_owner, take_lease
 from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
 from tests.slurm.stand_in import compute_undisturbed_metric, read_trace, stages_of
@@ -427,6 +426,6 @@ DONE = [RunStatus(run_id(run), "recorded") for run in RUNS[:2]]
     ids=["recorded", "failed", "running"],
 )
 def test_empty_columns_are_hidden(run_statuses: list[RunStatus], columns: list[str]) -> None:
-    table = make_status_table(RUNS[:2], run_statuses)
+    table = make_status_table(dict(zip(RUNS[:2], run_statuses, strict=True)))
     assert [column.header for column in table.columns] == ["run", "what", "state", *columns] and table.row_count == 2
     assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in run_statuses]

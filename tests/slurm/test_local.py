@@ -262,5 +262,5 @@ def test_gpus_and_cores_are_divided(
 
 
 def test_missing_gpus_are_refused() -> None:
-    with pytest.raises(ValueError, match="gives each run 4 GPUs, and this machine shows"):
+    with pytest.raises(ValueError, match="gives each run 4 GPUs, this machine shows"):
         make_slots(Profile(name="p", on="local", gpus_per_run=4), gpus=["0"], num_cores=8)

@@ -155,7 +155,7 @@ def test_absent_nodes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.2")
     with pytest.raises(ValueError, match=r"node 1 of 2 did not arrive within 0 s: every node must see"):
         call_meeting(asdict(TWO_NODES), "77.0", Stop())
-    with pytest.raises(ValueError, match=r"node 1: no message from the first node within 0 s; do both see"):
+    with pytest.raises(ValueError, match=r"node 1: no message from the first node in 0 s; do both see"):
         join_meeting(asdict(TWO_NODES), 1, "78.0", Stop())
 
 

@@ -10,8 +10,7 @@ from experiments.e01_table1 import EXPERIMENT
 from repro.planning.plan import make_plan
 from repro.spec import base
 from slurm.limits import list_exceeded_limits
-from slurm.profiles import SHIPPED_FILE, Profile, load_profile, profiles
-from slurm.shards import count_shards
+from slurm.profiles import SHIPPED_FILE, Profile, count_shards, load_profile, profiles
 from tests.commands import run_command
 
 
@@ -105,7 +104,7 @@ def list_excess(profile: Profile, scale: str, folder: Path) -> list[str]:
 def test_shipped_gpu_profiles_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
     profile = load_profile(name)
     [line] = list_excess(profile, scale, tmp_path)
-    assert "resume from checkpoints" in line, "all stages fit, and runs that exceed the time limit resume"
+    assert "resumed from checkpoints" in line, "all stages fit, and runs that exceed the time limit resume"
 
 
 def test_small_profile_is_named_by_stage(tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ from repro.spec import Run, base, get_first_phase
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from slurm.batches import order_batches
-from slurm.profiles import Profile, load_profile
+from slurm.profiles import Profile, count_shards, load_profile
 from slurm.prune import list_leftovers
-from slurm.shards import count_shards, count_shards_by_stage
 from slurm.start import LaunchOptions, scripts
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, explain_run, get_statuses
-from slurm.sweep import build_tasks, read_submissions
+from slurm.sweep import build_tasks, count_shards_by_stage, read_submissions
 from tests.leases import find_owner
 from tests.slurm.launching import get_states, launch_runs, wait_until
 from tests.slurm.stand_in import clear_flag, read_trace, set_flag, stages_of
@@ -43,7 +42,9 @@ def test_failed_shard_is_retried_alone() -> None:
     [status] = get_statuses([RUN])
     assert status.state == "failed" and f"shards/{failure}" in status.reason
     title = get_cluster_stage().title
-    assert explain_run(RUN)["stages"][0].startswith(f"{title}: 2 of 3 shards built; {failure}")
+    assert explain_run(RUN)["stages"][0].startswith(
+        f"{title}: 2 of 3 shards built, 0 being built, 0 waiting; {failure}"
+    )
     clear_flag("break-shard-2")
     trace = read_trace()
     assert "0 to start" in launch(RUN)[0]

@@ -151,7 +151,7 @@ def test_local_queue_stops_its_children(
     words = ["launch", write_runs(tmp_path, run), "--scale", "smoke", "--on", "local"]
     process = start_command("launching", *words, is_deaf=is_deaf)
     output = stop_command(process, number, after=after)
-    assert "1 of 1 running job stopped by itself" in output
+    assert "1 of 1 running job stopped in order" in output
     assert get_states(run) == ["interrupted"]
     events = [line.split()[0] for line in read_trace()]
     assert events == (["build", "begin", "stop"] if after == "counting" else ["build", "begin"])
