@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator, Sequence
 
 from repro.report.artefacts import judgements
 from repro.report.names import find_artefact
@@ -29,7 +28,7 @@ from repro.spec import (
 from repro.spec.registry import artefacts, experiments
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
-from repro.text import count_noun
+from repro.text import count_noun, format_suggestion
 
 VERDICT_MEANINGS = {
     "HOLDS": "every interval lies beyond the threshold, on the claimed side",
@@ -53,59 +52,51 @@ CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
 def find_claim(id: str) -> tuple[Experiment, Claim]:
     """Return a claim and its experiment, ignoring case. Raises ValueError with the nearest id if it is unknown."""
     claims = {claim.id.casefold(): (experiment, claim) for experiment in experiments() for claim in experiment.claims}
-    key = id.casefold()
-    if key not in claims:
-        similar = get_close_matches(key, claims, n=1, cutoff=0.7)
-        hint = f", did you mean {claims[similar[0]][1].id!r}?" if similar else ""
-        raise ValueError(f"unknown claim {id!r}{hint}; `repro check` lists the claims")
-    return claims[key]
+    if found := claims.get(id.casefold()):
+        return found
+    hint = format_suggestion(id, [claim.id for _, claim in claims.values()], likeness=0.7)
+    raise ValueError(f"unknown claim {id!r}{hint or ';'} `repro check` lists the claims")
 
 
 def explain_claim(id: str, scale: str) -> list[str]:
     """Return the lines that explain a claim at a scale, from the published records."""
     experiment, claim = find_claim(id)
     judged = next(judgement for judgement in judgements(experiment, scale) if judgement.claim.id == claim.id)
+    unit = judged.unit.name or claim.unit.name
     meaning = VERDICT_MEANINGS[judged.verdict]
+    rows = [("our question" if claim.is_ours else "the paper", f"{claim.statement} ({claim.source})")]
     if is_arithmetic(judged):
         meaning = ARITHMETIC_VERDICTS.get(judged.verdict, meaning)
-    origin = "our question" if claim.is_ours else "the paper"
-    unit = judged.unit.name or claim.unit.name
-    lines = [
-        f"{claim.id} at {scale}: {judged.verdict}: {meaning}",
-        f"  {origin:<14}{claim.statement} ({claim.source})",
-    ]
-    if not is_arithmetic(judged):
-        lines.append(f"  {'threshold':<14}{claim.threshold} {unit}: {claim.because}".rstrip())
+    else:
+        rows.append(("threshold", f"{claim.threshold} {unit}: {claim.because}".rstrip()))
     names = name_comparisons(claim, experiment, scale)
     for name, comparison in zip(names, judged.comparisons, strict=False):
-        lines += _explain_comparison(name, comparison, judged)
+        rows += _explain_comparison(name, comparison, judged)
     if judged.comparisons:
-        lines.append(f"  {'judged on':<14}{_describe_evidence(judged)}")
-    lines += [f"  {'also':<14}{remark}" for remark in list_remarks(judged)]
-    lines += [f"  {'note':<14}{note}" for note in (claim.caveat, judged.note) if note]
+        rows.append(("judged on", _describe_evidence(judged)))
+    rows += [("also", remark) for remark in list_remarks(judged)]
+    rows += [("note", note) for note in (claim.caveat, judged.note) if note]
     if judged.yours:
-        lines.append(
-            f"  {'yours':<14}{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"
-        )
-    lines += _explain_power(judged)
+        rows.append(("yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"))
+    if judged.word == "OPEN" and judged.seeds and not isinstance(claim, Correlation):
+        needed = judged.estimate_seeds()
+        seeds = "more than 1000 seeds" if needed is None else f"{needed} seeds in all"
+        rows.append(("to decide", f"{seeds}, at today's effect, for a power of 80 %"))
     figures = [exhibit.name for exhibit in experiment.artefacts if isinstance(exhibit, Figure)]
     picture = figures[0] if figures else experiment.artefact_names[0]
     names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefact_names), picture))
-    lines.append(f"  {'picture':<14}python -m repro show {' '.join(names_shown)} --scale {scale}")
-    return lines
+    rows.append(("picture", f"python -m repro show {' '.join(names_shown)} --scale {scale}"))
+    verdict = f"{claim.id} at {scale}: {judged.verdict}: {meaning}"
+    return [verdict, *(f"  {label:<14}{text}" for label, text in rows)]
 
 
-def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> list[str]:
+def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> Iterator[tuple[str, str]]:
     unit = judged.unit
     interval = format_interval(comparison, unit) if comparison.low is not None else "without an interval"
-    lines = [f"  {'effect':<14}{name}: {format_in_unit(comparison.effect, unit)} {interval} {unit.name}".rstrip()]
+    yield "effect", f"{name}: {format_in_unit(comparison.effect, unit)} {interval} {unit.name}".rstrip()
     if len(comparison.by_seed) == len(judged.seeds) > 0:
-        values = (
-            f"{seed}: {format_in_unit(value, unit)}"
-            for seed, value in zip(judged.seeds, comparison.by_seed, strict=True)
-        )
-        lines.append(f"  {'per seed':<14}{', '.join(values)}")
-    return lines
+        effects = zip(judged.seeds, comparison.by_seed, strict=True)
+        yield "per seed", ", ".join(f"{seed}: {format_in_unit(value, unit)}" for seed, value in effects)
 
 
 def _describe_evidence(judged: Judgement) -> str:
@@ -118,15 +109,6 @@ def _describe_evidence(judged: Judgement) -> str:
         return f"{runs}; nothing depends on a seed, so the interval is a paired bootstrap over queries{stated}"
     interval = "the interval is a paired t interval" if len(judged.seeds) > 1 else "one seed has no interval"
     return f"seeds {format_seeds(judged)}, {runs}; {interval} at 95 %{stated}"
-
-
-def _explain_power(judged: Judgement) -> list[str]:
-    """Return the line with the number of seeds that an OPEN claim needs, if it applies."""
-    if judged.word != "OPEN" or not judged.seeds or isinstance(judged.claim, Correlation):
-        return []
-    needed = judged.estimate_seeds()
-    seeds = "more than 1000 seeds" if needed is None else f"{needed} seeds in all"
-    return [f"  {'to decide':<14}{seeds}, at today's effect, for a power of 80 %"]
 
 
 def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[str]:

@@ -64,6 +64,12 @@ COUNT_DESCRIPTIONS = {
     "further_pairs": "further pairs of rows with several documents or queries: one pair for each",
 }
 
+HELD_OUT_RULE = (
+    f"less than a tenth. Each domain of at least {MIN_DOMAIN_PAIRS} pairs gives a tenth of its documents, of the "
+    f"{MAX_DOMAINS} largest domains at most. --hold-out DOMAIN chooses others"
+)
+NEAR_DUPLICATES = ". A model that ranks the near-duplicate first is scored as wrong"
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -83,33 +89,16 @@ class Planned:
         metadata = {"corpus": self.corpus.corpus, "file": str(self.path), "file_was_edited": self.was_edited}
         return {**metadata, "runs": runs, "texts": self.texts and asdict(self.texts), **self.report}
 
-    def _format_sum(self) -> str:
-        """Return the line in which the given rows are trained on, set apart, held out or dropped."""
-        audit = self.corpus.found
-        num_for_query = self.report["left_out"].get("with_a_query_set_apart", 0)
-        num_set_apart = self.report["left_out"].get("set_apart", 0) + num_for_query
-        # The remainder: kept pairs that are neither trained on nor set apart.
-        num_held_out = audit.num_kept - self.report["num_pairs"] - num_set_apart
-        parts = [
-            f"{self.report['num_pairs']} to train on",
-            f"{num_held_out} held out for evaluation",
-            f"{num_set_apart} set apart to end training early"
-            + (f" ({num_for_query} for their query)" if num_for_query else ""),
-            f"{audit.num_read - audit.num_kept} dropped",
-        ]
-        return f"{count_noun(audit.num_read, 'pair')} given = {' + '.join(parts)}"
-
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
+        return [*self._describe_audit(), *self._describe_evaluation(), self._format_sum(), *self._describe_runs()]
+
+    def _describe_audit(self) -> list[str]:
         audit = self.corpus.found
-        suite = self.report["suite"]
-        lines = [
-            f"{self.corpus.corpus}: {count_noun(audit.num_read, 'pair')} read, {audit.num_kept} kept, "
-            f"{count_noun(audit.num_domains, 'domain')}"
-        ]
+        read = f"{count_noun(audit.num_read, 'pair')} read, {audit.num_kept} kept"
+        lines = [f"{self.corpus.corpus}: {read}, {count_noun(audit.num_domains, 'domain')}"]
         lines += [f"  columns: {column_note}" for column_note in audit.columns]
-        if audit.labels:
-            lines.append(f"  {audit.labels}")
+        lines += [f"  {audit.labels}"] if audit.labels else []
         for name, count in audit.counts.items():
             if count and name != "long_documents":
                 note = ""
@@ -118,31 +107,70 @@ class Planned:
                 elif name == "with_negatives":
                     note = f": {format_negatives_note(self.runs)}"
                 lines.append(f"  {count} {COUNT_DESCRIPTIONS.get(name, name)}{note}")
-        if self.texts:
-            lines += self.texts.lines()
-        lines += [f"  warning: {warning}" for warning in audit.warnings]
-        is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
+        lines += self.texts.lines() if self.texts else []
+        return lines + [f"  warning: {warning}" for warning in audit.warnings]
+
+    def _describe_evaluation(self) -> list[str]:
+        """Return the evaluated collections, the share of held-out documents, and warnings about the scores."""
+        suite = self.report["suite"]
         num_queries = sum(sizes["num_queries"] for sizes in suite.values())
         num_documents = sum(sizes["num_documents"] for sizes in suite.values())
-        kind = "given" if is_given else "held out"
-        lines.append(
-            f"evaluated on {count_noun(num_queries, 'query', 'queries')} searched among {count_noun(num_documents, 'document')} in "
-            f"{count_noun(len(suite), f'{kind} collection')}: {', '.join(suite)}"
-        )
+        is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
+        queries = count_noun(num_queries, "query", "queries")
+        documents = count_noun(num_documents, "document")
+        collections = count_noun(len(suite), f"{'given' if is_given else 'held out'} collection")
+        lines = [f"evaluated on {queries} searched among {documents} in {collections}: {', '.join(suite)}"]
         lines += list_peculiarities(self.corpus, suite)
-        lines += warn_few_queries(num_queries, is_given=is_given)
+        if num_queries < MIN_QUERIES:
+            advice = (
+                "judge more queries" if is_given else "hold out a domain (--hold-out), --evaluate-on, or more pairs"
+            )
+            lines.append(f"  warning: {queries} give wide intervals; improve with: {advice}")
         if not is_given:
-            held_out = self.report.get("held_out_documents", num_documents)
-            is_full = held_out >= SuiteRules().max_documents * max(1, len(suite))
-            is_part = is_full or audit.num_domains > 1
-            lines.append(format_held_out_line(held_out, audit.num_kept, self.corpus.held_out_domains, is_part=is_part))
-        lines += warn_near_duplicates(self.report.get("near_duplicates", {}))
-        lines.append(self._format_sum())
-        seconds = dict(zip(self.runs, self.seconds, strict=True))
-        for run in self.runs:
+            lines.append(self._describe_held_out(self.report.get("held_out_documents", num_documents)))
+        if duplicates := self.report.get("near_duplicates", {}):
+            subject = count_noun(sum(duplicates.values()), "query has", "queries have")
+            details = ", ".join(f"{name} {count}" for name, count in duplicates.items())
+            lines.append(f"  warning: {subject} a near-duplicate of the right document ({details}){NEAR_DUPLICATES}")
+        return lines
+
+    def _describe_held_out(self, num_documents: int) -> str:
+        """Return the number of held-out documents, with the rule if it gave less than a tenth."""
+        audit = self.corpus.found
+        max_documents = SuiteRules().max_documents
+        line = f"  held out: {num_documents} documents of {audit.num_kept} pairs ({num_documents / audit.num_kept:.1%})"
+        if self.corpus.held_out_domains:
+            return (
+                f"{line}, the whole of {', '.join(self.corpus.held_out_domains)}, up to {max_documents} documents each"
+            )
+        # With one domain that is not full, hashing alone decided the number.
+        is_full = num_documents >= max_documents * max(1, len(self.report["suite"]))
+        is_few = num_documents * SHARE <= audit.num_kept * MIN_SHARE_OF_TENTH
+        return f"{line}, {HELD_OUT_RULE}" if is_few and (is_full or audit.num_domains > 1) else line
+
+    def _format_sum(self) -> str:
+        """Return the line in which the given rows are trained on, set apart, held out or dropped."""
+        audit = self.corpus.found
+        num_for_query = self.report["left_out"].get("with_a_query_set_apart", 0)
+        num_set_apart = self.report["left_out"].get("set_apart", 0) + num_for_query
+        # The remainder: kept pairs that are neither trained on nor set apart.
+        num_held_out = audit.num_kept - self.report["num_pairs"] - num_set_apart
+        details = f" ({num_for_query} for their query)" if num_for_query else ""
+        parts = [
+            f"{self.report['num_pairs']} to train on",
+            f"{num_held_out} held out for evaluation",
+            f"{num_set_apart} set apart to end training early{details}",
+            f"{audit.num_read - audit.num_kept} dropped",
+        ]
+        return f"{count_noun(audit.num_read, 'pair')} given = {' + '.join(parts)}"
+
+    def _describe_runs(self) -> list[str]:
+        """Return the runs with their expected time, and the next commands."""
+        lines = []
+        for run, seconds in zip(self.runs, self.seconds, strict=True):
             name = "off-the-shelf MiniLM" if run.architecture == "surrogate" else run.architecture
             name += f" from {run.start}" if run.architecture in TRAINED and run.start not in FROM_WORDS else ""
-            time = f", about {format_seconds(seconds[run])}" if seconds.get(run) else ""
+            time = f", about {format_seconds(seconds)}" if seconds else ""
             lines.append(f"  {run_id(run)}  {name}{_format_length(run)}{time}")
         if any(self.seconds):
             lines.append(f"all runs: about {format_seconds(sum(filter(None, self.seconds)))} on two cores")
@@ -195,45 +223,6 @@ def format_negatives_note(runs: Sequence[Run]) -> str:
     if numbers:
         return "the first of each is trained on" if max(numbers) == 1 else f"{max(numbers)} of each are trained on"
     return 'not trained on, unless the file of runs sets "num_hard_negatives" and "mined_negatives": "given"'
-
-
-def warn_near_duplicates(counts: Mapping[str, int]) -> list[str]:
-    """Return a warning about queries whose document has a near-duplicate, if there are any."""
-    if not counts:
-        return []
-    details = ", ".join(f"{name} {count}" for name, count in counts.items())
-    subject = count_noun(sum(counts.values()), "query has", "queries have")
-    return [
-        f"  warning: {subject} a near-duplicate of the right document in the collection ({details}). "
-        "A model that ranks the near-duplicate first is scored as wrong"
-    ]
-
-
-def warn_few_queries(num_queries: int, *, is_given: bool) -> list[str]:
-    """Return a warning with advice if there are too few queries to detect differences."""
-    if num_queries >= MIN_QUERIES:
-        return []
-    if is_given:
-        advice = "judge more queries"
-    else:
-        advice = "--hold-out DOMAIN holds out a domain whole, --evaluate-on FOLDER takes a judged collection, more pairs give more"
-    return [f"  warning: {count_noun(num_queries, 'query gives', 'queries give')} wide intervals; {advice}"]
-
-
-def format_held_out_line(num_documents: int, num_pairs: int, domains: Sequence[str], *, is_part: bool) -> str:
-    """Return the number of held-out documents, with the reason if it is less than a tenth.
-
-    `is_part`: whether a domain was too small or a collection was full. Otherwise hashing alone decided the number.
-    """
-    line = f"  held out: {num_documents} documents of {num_pairs} pairs ({num_documents / num_pairs:.1%})"
-    if domains:
-        return f"{line}, the whole of {', '.join(domains)}, up to {SuiteRules().max_documents} documents each"
-    if not is_part or num_documents * SHARE > num_pairs * MIN_SHARE_OF_TENTH:
-        return line
-    return (
-        f"{line}, less than a tenth. Each domain of at least {MIN_DOMAIN_PAIRS} pairs gives a tenth of its documents, at most "
-        f"{SuiteRules().max_documents}, and the {MAX_DOMAINS} largest domains at most. --hold-out DOMAIN chooses others"
-    )
 
 
 def plan_imported(
@@ -314,9 +303,9 @@ def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) 
         f"  {dataset}: {count_noun(size['num_queries'], 'query', 'queries')}, {count_noun(size['num_documents'], 'document')}"
         for dataset, size in sizes.items()
     ]
+    collections = count_noun(len(sizes), "collection")
     return [
-        f"{name} is an evaluation set of {count_noun(len(sizes), 'collection')}: "
-        "nothing in it is to train on (no qrels/train.tsv)",
+        f"{name} is an evaluation set of {collections}: nothing in it is to train on (no qrels/train.tsv)",
         *rows,
         *list_peculiarities(corpus, sizes),
         "Go on with",

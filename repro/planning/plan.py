@@ -123,28 +123,28 @@ class Plan:
             lines.append(f"  {run_id(run)}  {time:>8}  {format_overrides(run)}")
         return [*lines, *self._stage_lines(), *self._cost_lines()]
 
-    def _stage_lines(self) -> list[str]:
-        unknown = [
-            f"{name}: {ABSENT} pairs, because their number is unknown" for name in list_unknown_corpora(self.missing)
-        ]
-        if not self.stage_costs:
-            return unknown
-        lines = list(format_stage_costs(self.stage_costs))
-        if self.most_shards > 1:
+    def _stage_lines(self) -> Iterator[str]:
+        yield from format_stage_costs(self.stage_costs)
+        if self.stage_costs and self.most_shards > 1:
             kinds = ", ".join(SHARDED_KINDS)
-            lines.append(f"  {kinds} in {self.most_shards} shards: the hours are the sum over all shards")
-        return lines + unknown
+            yield f"  {kinds} in {self.most_shards} shards: the hours are the sum over all shards"
+        for name in list_unknown_corpora(self.missing):
+            yield f"{name}: {ABSENT} pairs, because their number is unknown"
 
-    def _cost_lines(self) -> list[str]:
+    def _cost_lines(self) -> Iterator[str]:
+        """Yield the intended hardware, the cost of the missing runs, and what it excludes or assumes."""
         if not self.missing:
-            return []
+            return
         cost = self.totals
+        scales = {run.scale: get_scale(run.scale) for run in self.missing}
+        hints = [
+            f"{name} is meant for {scale.hardware}" for name, scale in sorted(scales.items()) if scale.judges_values
+        ]
+        if not self.num_gpus and (hints or self.stage_costs):
+            yield "; ".join([*hints, "--profile NAME estimates the cost on other machines, see slurm/profiles.toml"])
+        machine, memory = "CPU", f"memory {cost['memory_gib']} GiB per run"
         if self.num_gpus:
-            machine = f"{self.num_gpus} GPU per run"
-            memory = f"{cost['memory_gib']} GiB of each GPU's memory"
-        else:
-            machine = "CPU"
-            memory = f"memory {cost['memory_gib']} GiB per run"
+            machine, memory = f"{self.num_gpus} GPU per run", f"{cost['memory_gib']} GiB of each GPU's memory"
         time = f"{format_seconds(3600 * cost['hours_one_after_another'])} in sequence"
         if self.num_at_once > 1:
             time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} in parallel"
@@ -152,59 +152,35 @@ class Plan:
             time += ", after the stages above"
         if self.num_gpus:
             time += f", {cost['gpu_hours']:.1f} GPU-hours"
-        lines = [
-            f"cost on {machine}: {time}; {memory}, disk {cost['disk_gib']} GiB; {cost['num_pairs']:,} pairs, "
-            f"{cost['num_tokens']:,} tokens"
-        ]
+        texts = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
+        yield f"cost on {machine}: {time}; {memory}, disk {cost['disk_gib']} GiB; {texts}"
         if cost["num_unknown"]:
             trainings = count_noun(cost["num_unknown"], "training")
-            lines.append(f"excluded: {trainings} by epochs of unknown length, shown with the time {ABSENT}")
-        lines += [*self._count_unevaluated(), *self._list_sharing_assumptions(), self._describe_accuracy()]
-        return [*self._suggest_profile(), *lines]
+            yield f"excluded: {trainings} by epochs of unknown length, shown with the time {ABSENT}"
+        if cost["num_not_evaluated"]:
+            runs = zip(self.missing, self.estimates, strict=True)
+            suites = sorted({run.suite for run, estimate in runs if not estimate.counts_evaluation})
+            reason = f"no similar evaluation was measured on {machine} yet, on {', '.join(suites)}"
+            yield f"evaluation excluded for {count_noun(cost['num_not_evaluated'], 'run')}: {reason}"
+        if self.num_gpus > 1:
+            yield from self._list_sharing_assumptions()
+        yield self._describe_accuracy()
 
-    def _suggest_profile(self) -> list[str]:
-        """Return a line on the intended hardware, and the option that estimates costs for it."""
-        scales = {run.scale: get_scale(run.scale) for run in self.missing}
-        hints = [
-            f"{name} is meant for {scale.hardware}" for name, scale in sorted(scales.items()) if scale.judges_values
-        ]
-        if self.num_gpus or not (hints or self.stage_costs):
-            return []
-        return ["; ".join([*hints, "--profile NAME estimates the cost on other machines, see slurm/profiles.toml"])]
-
-    def _count_unevaluated(self) -> list[str]:
-        """Return a line on the runs whose time excludes evaluation, and the reason."""
-        runs = zip(self.missing, self.estimates, strict=True)
-        suites = [run.suite for run, estimate in runs if not estimate.counts_evaluation]
-        if not suites:
-            return []
-        machine = "a GPU" if self.num_gpus else "a CPU"
-        reason = f"no similar evaluation was measured on {machine} yet, on {', '.join(sorted(set(suites)))}"
-        return [f"evaluation excluded for {count_noun(len(suites), 'run')}: {reason}"]
-
-    def _list_sharing_assumptions(self) -> list[str]:
-        """Return lines on the assumptions if several GPUs share a run."""
-        if self.num_gpus < 2:
-            return []
-        gpus = f"the {self.num_gpus} GPUs of a run"
-        waiting = "the times exclude waiting for each other"
-        lines = []
+    def _list_sharing_assumptions(self) -> Iterator[str]:
+        """Yield the assumptions if several GPUs share a run."""
         for is_shared in {batches_are_sharded(run.batches_a_step, self.num_gpus) for run in self.missing}:
+            work = f"take whole batches if batches_a_step is {self.num_gpus} or a multiple of it"
             if is_shared:
-                lines.append(f"{gpus} share each batch and its context documents, and {waiting}")
-            else:
-                whole = f"take whole batches if batches_a_step is {self.num_gpus} or a multiple of it"
-                lines.append(f"{gpus} {whole}, and {waiting}")
-        return lines
+                work = "share each batch and its context documents"
+            yield f"the {self.num_gpus} GPUs of a run {work}, and the times exclude waiting for each other"
 
     def _describe_accuracy(self) -> str:
         """Return a line on the source and the error of the times."""
-        measured = self.totals["num_measured"]
+        measured, error = self.totals["num_measured"], self.totals["relative_error"]
         if not measured:
-            return "no run was measured on a similar machine yet: the times are assumed, and may be several times too long or too short"
+            return "no run was measured on a similar machine yet: the times are assumed, and may be far off"
         if unmeasured := sorted({run.scale for run in self.missing} - self.scales_known):
             return f"no run at {', '.join(unmeasured)} was measured yet: times are extrapolated from smaller models"
-        error = self.totals["relative_error"]
         accuracy = "one record each" if error is None else f"typical error {100 * error:.0f} %"
         return f"{measured} of {len(self.missing)} times are based on records from similar machines ({accuracy})"
 

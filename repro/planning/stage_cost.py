@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
 from repro.batches.fixed_encoder import FixedEncoder, get_filter_encoder, get_surrogate
@@ -154,15 +155,14 @@ def list_unknown_corpora(runs: Iterable[Run]) -> tuple[str, ...]:
 
 def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
     """Yield the costs as lines of text: a row per stage, then the source of the figures per kind."""
+    if not costs:
+        return
     disk = sum(cost.disk_bytes for cost in costs) / GIB
     yield f"stages, each once for all runs: {disk:,.0f} GiB of disk; memory is that of one process"
     yield from _format_extra_disk(costs)
-    title = ""
-    for cost in costs:
-        if cost.pairs != title:
-            title = cost.pairs
-            yield title
-        yield cost.format_line()
+    for title, group in groupby(costs, key=lambda cost: cost.pairs):
+        yield title
+        yield from (cost.format_line() for cost in group)
     yield "how these figures are obtained (a table of measured ones: REPRODUCING.md, The paper's own scale)"
     yield from dict.fromkeys(f"  {cost.kind}: {cost.how}" for cost in costs)
 
@@ -173,9 +173,8 @@ def _format_extra_disk(costs: Sequence[StageCost]) -> Iterator[str]:
         cost.disk_bytes for cost in costs if cost.kind == "corpus" and cost.pairs.partition(",")[0] in SOURCES
     )
     largest = max((cost.disk_bytes for cost in costs), default=0)
-    parts = [f"the download ({format_bytes(download)})"] if download else []
-    parts.append(f"the largest stage twice while its shards are joined ({format_bytes(largest)} more)")
-    yield f"in addition: {', and '.join(parts)}"
+    joined = f"the largest stage twice while its shards are joined ({format_bytes(largest)} more)"
+    yield f"in addition: the download ({format_bytes(download)}), and {joined}"
 
 
 def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
