@@ -49,9 +49,7 @@ def count_largest_domain(run: Run) -> int | None:
     if get_printed_sizes(run.corpus):
         sources = list_sources(run)
         num_corpus_pairs = count_pairs(replace(run, num_pairs=None))
-        assert num_corpus_pairs is not None and num_pairs is not None, (
-            "a corpus with printed domains has a printed size"
-        )
+        assert num_corpus_pairs and num_pairs, "a corpus with printed domains has a printed size"
         return min(num_pairs, max(count_domain_sizes(run.corpus, num_corpus_pairs, sources)))
     # the corpus is missing, which the plan reports separately
     with suppress(ValueError):

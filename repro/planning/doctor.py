@@ -78,11 +78,10 @@ def check_deeply() -> Iterator[Finding]:
 
 def _verify_records(label: str, folder: Path) -> Iterator[Finding]:
     paths = sorted(folder.glob("*.json"))
-    errors = {path: _find_record_error(path) for path in paths}
-    damaged = [(path, error) for path, error in errors.items() if error]
+    damaged = {path.name: error for path in paths if (error := _find_record_error(path))}
     num_intact = len(paths) - len(damaged)
     yield Finding(label, not damaged, f"{num_intact} of {len(paths)} hold: digests, types, means of their arrays")
-    yield from (Finding(path.name, False, error) for path, error in damaged)
+    yield from (Finding(name, False, error) for name, error in damaged.items())
 
 
 def _find_record_error(path: Path) -> str:
@@ -97,7 +96,7 @@ def _find_record_error(path: Path) -> str:
 def _verify_stages() -> Iterator[Finding]:
     folders = sorted(path.parent for path in get_stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}"))
     num_unverified = 0
-    damaged = []
+    damaged: dict[str, str] = {}
     for folder in folders:
         try:
             content = read_json(folder / STAGE_FILE)
@@ -105,11 +104,7 @@ def _verify_stages() -> Iterator[Finding]:
             num_unverified += "files" not in content
             check_digests(folder, content.get("files", {}), folder.with_name(f"{folder.name}.building"), deep=True)
         except (ValueError, AttributeError) as error:
-            damaged.append((folder, str(error)))
-    num_intact = len(folders) - len(damaged)
-    yield Finding(
-        "stages",
-        not damaged,
-        f"{num_intact} of {len(folders)} hold; {num_unverified} were built before digests were stored",
-    )
-    yield from (Finding(f"{folder.parent.name}/{folder.name}", False, error) for folder, error in damaged)
+            damaged[f"{folder.parent.name}/{folder.name}"] = str(error)
+    intact = f"{len(folders) - len(damaged)} of {len(folders)} hold"
+    yield Finding("stages", not damaged, f"{intact}; {num_unverified} were built before digests were stored")
+    yield from (Finding(name, False, error) for name, error in damaged.items())

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,25 +76,20 @@ class Shape:
 
 def check_gpu(device: torch.device) -> Iterator[Finding]:
     """Run all checks, and yield each finding as soon as it is available. An exception becomes a failed finding."""
-    for backbone in CHOICES["backbone"]:
-        for switches in SWITCHES:
-            yield _run_check(
-                f"{backbone}, {switches or 'default'}", lambda b=backbone, w=switches: _compare_switches(device, b, w)
-            )
-    yield _run_check("a step in chunks", lambda: _compare_chunked_step(device))
-    yield _run_check("a checkpoint", lambda: _check_resume(device))
-    yield _run_check("encode", lambda: _compare_encoding(device))
+    for backbone, switches in product(CHOICES["backbone"], SWITCHES):
+        yield _run_check(f"{backbone}, {switches or 'default'}", _compare_switches, device, backbone, switches)
+    yield _run_check("a step in chunks", _compare_chunked_step, device)
+    yield _run_check("a checkpoint", _check_resume, device)
+    yield _run_check("encode", _compare_encoding, device)
     for scale in MEASURED_SCALES:
-        yield _run_check(f"ten steps of {scale}", lambda s=scale: _measure_steps(get_model_shape(s), device))
+        yield _run_check(f"ten steps of {scale}", _measure_steps, get_model_shape(scale), device)
     yield _run_check("FAISS", _compare_faiss)
 
 
 def find_gpu() -> Finding:
     """Return a finding with the GPU that torch sees, or a failed one without a GPU."""
     if not torch.cuda.is_available():
-        return Finding(
-            "gpu", False, f"torch {torch.__version__} finds no GPU: the checks need one, and a build of torch for it"
-        )
+        return Finding("gpu", False, f"torch {torch.__version__} finds no GPU: install a build of torch for your GPU")
     memory = torch.cuda.get_device_properties(0).total_memory / GIB
     return Finding("gpu", True, f"{torch.cuda.get_device_name()}, {memory:.0f} GiB, torch {torch.__version__}")
 
@@ -120,13 +116,13 @@ def get_model_shape(scale: str) -> Shape:
     return Shape(make_base_config(run), run.batch_size, run.max_tokens)
 
 
-def _run_check(name: str, check: Any) -> Finding:
+def _run_check(name: str, check: Callable[..., tuple[bool, str]], *arguments: Any) -> Finding:
     if torch.cuda.is_initialized():
         # earlier checks must not count, or occupy the memory that FAISS needs
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     try:
-        is_good, description = check()
+        is_good, description = check(*arguments)
     except Exception as error:  # noqa: BLE001 — any error of a GPU library is a finding
         lines = str(error).split("\n") if str(error).strip() else [type(error).__name__]
         # A first line that ends in a colon only announces the second.
@@ -229,20 +225,11 @@ def _measure_steps(shape: Shape, device: torch.device) -> tuple[bool, str]:
     num_tokens = 2 * shape.batch_size * shape.num_tokens
     speed = num_tokens / float(np.median(seconds))
     memory = measure_memory_bytes(device) / GIB
-    chunks = _report_chunk_memory(shape, settings)
+    # The estimated memory of the graphs is compared with the measured memory.
+    sizes = {"num_texts": 2 * shape.batch_size, "num_contexts": shape.config.num_contexts}
+    graphs = estimate_graph_bytes(shape.config, settings.chunks, settings.switches, **sizes) / GIB
+    chunks = f"chunks of {settings.chunks.words}, graphs estimated at {graphs:.1f} GiB of it"
     return True, f"loss {loss:.3f}, {speed:.0f} tokens/s, {memory:.1f} GiB at most; {chunks}"
-
-
-def _report_chunk_memory(shape: Shape, settings: TrainSettings) -> str:
-    """Return the chunk sizes and the estimated memory of their graphs, for comparison with the measured memory."""
-    graph_bytes = estimate_graph_bytes(
-        shape.config,
-        settings.chunks,
-        settings.switches,
-        num_texts=2 * shape.batch_size,
-        num_contexts=shape.config.num_contexts,
-    )
-    return f"chunks of {settings.chunks.words}, graphs estimated at {graph_bytes / GIB:.1f} GiB of it"
 
 
 def _prepare_trainer(shape: Shape, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:

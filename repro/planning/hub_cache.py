@@ -64,9 +64,8 @@ def _find_snapshot(
             name, revision=revision, repo_type=repo_type, local_files_only=True, allow_patterns=patterns
         )
     except IncompleteSnapshotError as error:
-        return None, [
-            f"{name} is downloaded only in part: {str(error).partition(' is incomplete: ')[2].partition('. ')[0]}"
-        ]
+        details = str(error).partition(" is incomplete: ")[2].partition(". ")[0]
+        return None, [f"{name} is downloaded only in part: {details}"]
     except (OSError, HFValidationError):
         cache = f"the cache of the hub, {constants.HF_HUB_CACHE} (HF_HOME moves it)"
         return None, [f"{name} is not in {cache}; repro fetch downloads it if there is a network"]

@@ -72,10 +72,8 @@ def check_encoders(runs: Iterable[Run]) -> None:
         f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in needs.values() if not need.is_here()
     ]
     if missing:
-        raise ValueError(
-            f"missing or incomplete: {', '.join(missing)}; on a machine with internet access, repro fetch with the same "
-            "arguments downloads it, and HF_HOME sets the folder of the cache"
-        )
+        remedy = "repro fetch with the same arguments downloads it, HF_HOME sets the folder of the cache"
+        raise ValueError(f"missing or incomplete: {', '.join(missing)}; {remedy}")
 
 
 def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -174,9 +172,8 @@ def _make_local_requirement(name: str) -> Need:
     def refuse(progress: Progress) -> None:
         raise ValueError("; ".join(list_problems()))
 
-    if problems := list_problems():
-        return _make_unfetchable_requirement(f"encoder {name}", "; ".join(problems))
-    return Need(f"encoder {name}", "a local folder", lambda: not list_problems(), refuse, list_problems)
+    how = "; ".join(list_problems()) or "a local folder"
+    return Need(f"encoder {name}", how, lambda: not list_problems(), refuse, list_problems)
 
 
 def _make_wheel_requirement() -> Need:
@@ -248,21 +245,16 @@ def _list_missing_of_task(task: Any) -> list[str]:
 
 
 def _make_hub_requirement(name: str) -> Need:
+    def list_problems() -> list[str]:
+        return find_missing_encoder_files(name)
+
     def download(progress: Progress) -> None:
         from huggingface_hub import snapshot_download
 
         if not Path(name).is_dir():
             progress(f"in {snapshot_download(name)}")
-        if problems := find_missing_encoder_files(name):
-            raise ValueError(
-                f"encoder {name} still lacks {'; '.join(problems)}: put another copy there, or name another"
-            )
+        if problems := list_problems():
+            raise ValueError(f"encoder {name} still lacks {'; '.join(problems)}: name another")
 
     how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
-    return Need(
-        f"encoder {name}",
-        how,
-        lambda: not find_missing_encoder_files(name),
-        download,
-        lambda: find_missing_encoder_files(name),
-    )
+    return Need(f"encoder {name}", how, lambda: not list_problems(), download, list_problems)

@@ -93,7 +93,7 @@ def test_measured_step_matches_training(tmp_path: Path, monkeypatch: pytest.Monk
 def test_non_finite_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = LossParts(torch.tensor(torch.nan), torch.zeros(()), torch.zeros(()))
     monkeypatch.setattr(loop, "add_gradients", lambda *args: parts)
-    finding = gpu._run_check("ten steps", lambda: gpu._measure_steps(TINY, CPU))
+    finding = gpu._run_check("ten steps", gpu._measure_steps, TINY, CPU)
     assert not finding.good and finding.says.startswith("step 1 of 10: loss nan")
 
 
