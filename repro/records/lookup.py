@@ -58,9 +58,7 @@ def resolve_runs(
         axes = parse_axes(axis_words)
         selectors = [word for word in arguments or () if not is_axis(word)]
         if not selectors:
-            raise ValueError(
-                f"{' '.join(axis_words)}: name the runs to vary first, for example `table1 {axis_words[0]}`"
-            )
+            raise ValueError(f"{' '.join(axis_words)}: name the runs first, for example `table1 {axis_words[0]}`")
         if seeds and "seed" in axes:
             raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
         # Axes vary the runs of the other arguments, which are resolved first.
@@ -70,7 +68,10 @@ def resolve_runs(
         return split_recorded(runs, [get_published_records()])[1] if is_unpublished else runs
     files_and_ids, artefacts = split_words(arguments)
     has_artefacts = bool(artefacts) or not files_and_ids
-    _check_seeds(seeds, all_seeds=all_seeds, has_artefacts=has_artefacts)
+    if seeds and all_seeds:
+        raise ValueError(f"--seed {list(seeds)} and --all-seeds do not go together; give one of them")
+    if seeds and not has_artefacts:
+        raise ValueError(f"--seed {list(seeds)} chooses among the runs of artefacts; run ids and files have their own")
     artefact_runs: list[Run] = []
     for experiment in resolve_experiments(artefacts) if has_artefacts else ():
         includes_all = all_seeds or is_unpublished or seeds
@@ -103,17 +104,8 @@ def describe_seeds(arguments: Sequence[str] | None, scale: str) -> list[str]:
         reason = "the default, which keeps a first run short"
     else:
         reason = f"the lowest seed at scale {scale}, which has no seed {format_spans(defaults)}"
-    return [
-        f"seed {format_spans(planned)} of {format_spans(existing)}: {reason}; --seed N selects another, --all-seeds "
-        "plans all"
-    ]
-
-
-def _check_seeds(seeds: Sequence[int] | None, *, all_seeds: bool, has_artefacts: bool) -> None:
-    if seeds and all_seeds:
-        raise ValueError(f"--seed {list(seeds)} and --all-seeds do not go together; give one of them")
-    if seeds and not has_artefacts:
-        raise ValueError(f"--seed {list(seeds)} chooses among the runs of artefacts; run ids and files have their own")
+    seeds = f"seed {format_spans(planned)} of {format_spans(existing)}: {reason}"
+    return [f"{seeds}; --seed N selects another, --all-seeds plans all"]
 
 
 def _describe_no_run(
@@ -125,10 +117,8 @@ def _describe_no_run(
         return describe_missing_scale(arguments, selected, scale)
     seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if depends_on_seed(run)})
     command = f"repro plan {' '.join(artefacts or arguments)} --scale {scale} --json > runs.json"
-    return (
-        f"{' '.join(arguments)} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}. For other seeds, "
-        f"write a file of runs with `{command}`, edit the seeds, and execute `repro run runs.json`"
-    )
+    missing = f"{' '.join(arguments)} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}."
+    return f"{missing} For other seeds, edit the file that `{command}` writes, and execute `repro run runs.json`"
 
 
 def describe_missing_scale(arguments: Sequence[str], selected: Sequence[Experiment], scale: str) -> str:
@@ -176,15 +166,11 @@ def read_runs(path: Path) -> list[Run]:
     invalid = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
     if not isinstance(rows, list) or invalid:
         location = f"{shorten(path)}, run {invalid[0]} of {len(listed)}" if invalid else shorten(path)
-        raise ValueError(
-            f'{location}: expected a list of objects like {{"scale": "desk", "seed": 1}}, each with its scale'
-        )
+        raise ValueError(f'{location}: expected a list of objects with a scale, like {{"scale": "desk", "seed": 1}}')
     if not rows:
         raise ValueError(f"{shorten(path)} lists no runs")
     if len(rows) > MAX_RUNS:
-        raise ValueError(
-            f"{path} lists {len(rows)} runs; at most {MAX_RUNS} are allowed in one file: split it into several"
-        )
+        raise ValueError(f"{path} lists {len(rows)} runs; at most {MAX_RUNS} are allowed: split it into several")
     return _pin_imported_content([_parse_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
 
 
@@ -195,10 +181,8 @@ def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     if isinstance(arguments, str):
         arguments = [arguments]
     if unknown or not isinstance(arguments, list) or not arguments or not all(isinstance(a, str) for a in arguments):
-        raise ValueError(
-            f'{shorten(path)}: expected {{"runs": "table1", "scale": "desk", "axes": {{"seed": "1..5"}}}}'
-            + (f", found {unknown}" if unknown else "")
-        )
+        example = '{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}'
+        raise ValueError(f"{shorten(path)}: expected {example}, found the keys {[*content]}")
     if str(path) in arguments:
         raise ValueError(f"{shorten(path)} refers to itself under runs")
     try:

@@ -184,10 +184,8 @@ def _parse_record(path: Path, content: Any) -> Record:
     check_types(path, content)
     identifier = content["id"]
     if content.get("format") != FORMAT or path.stem != identifier:
-        raise ValueError(
-            f"{path} has format {content.get('format')} and id {identifier}; expected format {FORMAT} and id "
-            f"{path.stem}"
-        )
+        found = f"format {content.get('format')} and id {identifier}"
+        raise ValueError(f"{path} has {found}; expected format {FORMAT} and id {path.stem}")
     try:
         run = run_from_record(content["run"], identifier)
     except ValueError as error:
@@ -244,10 +242,8 @@ def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> Non
     """Raise ValueError if a second phase resumed from a first phase that differs from the one its run has today."""
     first = get_first_phase(run)
     if first is not None and training and training.get("first_phase") != get_training_id(first):
-        recorded = training.get("first_phase", "none that is known")
-        raise ValueError(
-            f"{path} has the first phase {recorded}, expected {get_training_id(first)}; remove it and run again"
-        )
+        recorded = f"{path} has the first phase {training.get('first_phase')}"
+        raise ValueError(f"{recorded}, expected {get_training_id(first)}; remove it and run again")
 
 
 def read_records(folder: Path) -> list[Record]:

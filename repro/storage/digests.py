@@ -18,11 +18,8 @@ from repro.storage.memo import Memo
 
 def hash_folder(folder: Path) -> dict[str, str]:
     """Return the sha256 of each file below a folder, by its relative path."""
-    digests = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digests[path.relative_to(folder).as_posix()] = hash_file(path)
-    return digests
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
 
 
 @cache

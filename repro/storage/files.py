@@ -75,10 +75,10 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
             if not path.is_dir():
                 raise
             if must_be_first:
-                raise ValueError(
-                    f"{path} was created by another process in the meantime. It was not changed and nothing else was "
-                    "written: choose another name, or remove it first"
-                ) from None
+                message = (
+                    f"{path} was created by another process and was not changed: choose another name, or remove it"
+                )
+                raise ValueError(message) from None
         sync(path.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -72,9 +72,7 @@ def _resolve(path: Path) -> Path:
         resolved = path.resolve()
     except (OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
-            raise ValueError(
-                f"{_describe_home(path)} cannot be opened, since its links form a cycle: {_REMEDY}"
-            ) from None
+            raise ValueError(f"{_describe_home(path)}: its links form a cycle: {_REMEDY}") from None
         resolved = path.resolve()
     # os.path.exists returns False for paths without permission, where Path.exists raises
     existing = next(folder for folder in (resolved, *resolved.parents) if os.path.exists(folder))  # noqa: PTH110
@@ -112,12 +110,8 @@ def find_other_writers() -> str:
             # In a folder with a sticky bit, others cannot rename what they do not own.
             if status.st_mode & stat.S_ISVTX and folder != get_home():
                 continue
-            writers = ""
-            if status.st_mode & stat.S_IWOTH:
-                writers = "everybody"
-            elif status.st_mode & stat.S_IWGRP:
-                writers = "its group"
-            if writers:
+            if status.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+                writers = "everybody" if status.st_mode & stat.S_IWOTH else "its group"
                 return f"{writers} may write to {folder} and so change the training data and jobs: chmod go-w {folder}"
     return ""
 
@@ -143,10 +137,8 @@ def check_model_name(name: str) -> None:
     The libraries would load the folder instead of the model from the hub.
     """
     if HUB_NAME.fullmatch(name) and Path(name).exists():
-        raise ValueError(
-            f"{name!r} is the id of a hub model, and a folder in {Path.cwd()} has the same name: write "
-            f"./{name} if you mean the folder, or start elsewhere if you mean the hub's model"
-        )
+        clash = f"{name!r} is the id of a hub model and a folder in {Path.cwd()}"
+        raise ValueError(f"{clash}: write ./{name} for the folder, or start elsewhere for the hub's model")
 
 
 def get_published_records() -> Path:

@@ -54,10 +54,8 @@ class Shard(Stage):
         current_digests = self._hash_inputs()
         changed = [name for name in current_digests if stored_digests.get(name) != current_digests[name]]
         if changed:
-            raise ValueError(
-                f"shard {self.title} was made from another {changed[0]} (digest {str(stored_digests.get(changed[0]))[:12]}, now "
-                f"{current_digests[changed[0]][:12]}): remove the folder {self.path} and it is built again"
-            )
+            origin = f"shard {self.title} was made from another {changed[0]}"
+            raise ValueError(f"{origin}: remove the folder {self.path} and it is built again")
 
     def collect_metadata(self) -> dict[str, Any]:
         """Return the metadata of a stage, and the digests of the inputs."""

@@ -121,9 +121,7 @@ class Stage:
         content = read_json(self.path / STAGE_FILE)
         files = content.get("files", {}) if isinstance(content, dict) else None
         if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
-            raise ValueError(
-                f"{self.path / STAGE_FILE} does not describe a stage: remove the folder and it is built again"
-            )
+            raise ValueError(f"{self.path / STAGE_FILE} does not describe a stage: remove the folder")
         return files
 
     def collect_metadata(self) -> dict[str, Any]:
