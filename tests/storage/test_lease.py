@@ -195,7 +195,7 @@ def contend(folder: Path, barrier: Any, winners: "multiprocessing.Queue[int]") -
         has_looked = True
         return owner
 
-    repro.storage.lease.look = look_and_wait
+    repro.storage.lease.get_last_owner = look_and_wait
     lease = acquire(folder)
     if lease is not None:
         winners.put(lease.number)
