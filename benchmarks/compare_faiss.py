@@ -53,27 +53,27 @@ def search_with_faiss(queries: np.ndarray, documents: np.ndarray, count: int) ->
     return rows, scores
 
 
-def compute_scores(queries: np.ndarray, documents: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the inner product of each query with its found documents, float32 (Q, K)."""
-    return np.einsum("qd,qkd->qk", queries, documents[rows])
+def compare_others(
+    queries: np.ndarray, documents: np.ndarray, selves: np.ndarray, count: int, find_rows: Callable[[], np.ndarray]
+) -> Actions:
+    """Return two ways to find the best `count` documents of each query without its own: `find_rows` and FAISS."""
 
+    def theirs() -> SearchResult:
+        found, _ = search_with_faiss(queries, documents, count + 1)
+        others = [[row for row in rows if row != own][:count] for rows, own in zip(found, selves, strict=True)]
+        return add_scores(np.array(others))
 
-def drop_self(rows: np.ndarray, selves: np.ndarray, count: int) -> np.ndarray:
-    """Remove each query's own row and return the first `count` of the others, (Q, K)."""
-    return np.array(
-        [
-            [row for row in row_numbers if row != own_row][:count]
-            for row_numbers, own_row in zip(rows, selves, strict=True)
-        ]
-    )
+    def add_scores(rows: np.ndarray) -> SearchResult:
+        # float32 (Q, K)
+        return rows, np.einsum("qd,qkd->qk", queries, documents[rows])
+
+    return {"ours": lambda: add_scores(find_rows()), "faiss": theirs}
 
 
 def prepare_search(options: argparse.Namespace) -> Actions:
     """Prepare exact search."""
-    queries, documents = (
-        draw_vectors(options.num_queries, options.width, 1),
-        draw_vectors(options.num_points, options.width, 2),
-    )
+    queries = draw_vectors(options.num_queries, options.width, 1)
+    documents = draw_vectors(options.num_points, options.width, 2)
     query_ids, document_ids = [str(row) for row in range(len(queries))], [f"{row:09d}" for row in range(len(documents))]
 
     def to_arrays(ranked: list[list[tuple[str, float]]]) -> SearchResult:
@@ -101,16 +101,10 @@ def prepare_neighbours(options: argparse.Namespace) -> Actions:
     documents = draw_vectors(options.num_points, options.width, 2)
     sample = np.random.default_rng(3).choice(len(documents), options.num_queries, replace=False)
 
-    def ours() -> SearchResult:
-        rows = find_nearest_rows(documents, np.arange(len(documents)), sample, NUM_NEAREST)
-        return rows, compute_scores(documents[sample], documents, rows)
+    def find_rows() -> np.ndarray:
+        return find_nearest_rows(documents, np.arange(len(documents)), sample, NUM_NEAREST)
 
-    def theirs() -> SearchResult:
-        rows, _ = search_with_faiss(documents[sample], documents, NUM_NEAREST + 1)
-        rows = drop_self(rows, sample, NUM_NEAREST)
-        return rows, compute_scores(documents[sample], documents, rows)
-
-    return {"ours": ours, "faiss": theirs}
+    return compare_others(documents[sample], documents, sample, NUM_NEAREST, find_rows)
 
 
 def prepare_negatives(options: argparse.Namespace) -> Actions:
@@ -118,16 +112,10 @@ def prepare_negatives(options: argparse.Namespace) -> Actions:
     queries, documents = (draw_vectors(options.num_points, options.width, seed) for seed in (1, 2))
     keys, codes = np.arange(len(queries)), np.zeros(len(queries), np.int32)
 
-    def ours() -> SearchResult:
-        rows = mine_negatives(queries, documents, codes, keys, num_hard_negatives=NUM_NEGATIVES, with_near=True, seed=0)
-        return rows, compute_scores(queries, documents, rows)
+    def find_rows() -> np.ndarray:
+        return mine_negatives(queries, documents, codes, keys, num_hard_negatives=NUM_NEGATIVES, with_near=True, seed=0)
 
-    def theirs() -> SearchResult:
-        rows, _ = search_with_faiss(queries, documents, NUM_NEGATIVES + 1)
-        rows = drop_self(rows, keys, NUM_NEGATIVES)
-        return rows, compute_scores(queries, documents, rows)
-
-    return {"ours": ours, "faiss": theirs}
+    return compare_others(queries, documents, keys, NUM_NEGATIVES, find_rows)
 
 
 def prepare_kmeans(options: argparse.Namespace) -> Actions:

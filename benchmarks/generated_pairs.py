@@ -14,8 +14,10 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,12 @@ from benchmarks.harness import make_parser
 from repro.data.mined.sources.apis import mine_cloud
 from repro.storage.files import atomic_file
 
+if TYPE_CHECKING:
+    from repro.spec import Run
+
+NAME = "generated"
+"""Name of the imported corpus."""
+NUM_STEPS = 20
 NUM_WORDS = 30_000
 NUM_DOMAINS = 64
 TOPICS_PER_DOMAIN, WORDS_PER_TOPIC = 50, 100
@@ -93,6 +101,17 @@ def write_in_child(path: Path, num_pairs: int) -> None:
     """Write pairs in a separate process. Otherwise its memory would count in every later measurement."""
     command = [sys.executable, "-m", "benchmarks.generated_pairs", str(path), "--num-pairs", str(num_pairs)]
     subprocess.run(command, check=True)
+
+
+def make_generated_run(cluster_size: int) -> Run:
+    """Return a contextual run of twenty steps on the imported pairs, with clusters and filter."""
+    # Imported here, because a benchmark that measures memory must stay small itself.
+    from repro.data.own.imported import find_imported
+    from repro.spec import base
+
+    run = base("desk", corpus=find_imported(NAME).corpus, suite=NAME, num_pairs=None, architecture="contextual")
+    run = replace(run, batch_size=512, sampler="cluster", packing="greedy", cluster_size=cluster_size)
+    return replace(run, filter="surrogate", num_steps=NUM_STEPS, num_warmup_steps=2)
 
 
 def main() -> None:

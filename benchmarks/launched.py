@@ -26,16 +26,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.generated_pairs import write_in_child
+from benchmarks.generated_pairs import NAME, NUM_STEPS, make_generated_run, write_in_child
 from benchmarks.harness import describe_machine, make_parser, measure_process
 from slurm.signals import request_parent_death_signal
 
-NAME, PROFILE, NUM_STEPS = "generated", "launched-bench", 20
+PROFILE = "launched-bench"
 POLL_SECONDS, MAX_SECONDS_TO_END = 2.0, 600.0
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     options = parser.parse_args()
     set_up(options)
     import_row = measure_import(options)
-    run = make_run(options)
+    run = make_generated_run(options.cluster_size)
     (options.keep / "runs.json").write_text(json.dumps([asdict(run)]))
     kill_three_times(run, options)
     launch_until_recorded(run, options)
@@ -115,17 +115,6 @@ def get_note_path(options: argparse.Namespace, name: str) -> Path:
     return options.keep / f"{name}-{options.num_pairs}.json"
 
 
-def make_run(options: argparse.Namespace) -> Any:
-    """Return a contextual run on the corpus, with clusters and filter."""
-    from repro.data.own.imported import find_imported
-    from repro.spec import base
-
-    corpus = find_imported(NAME).corpus
-    run = base("desk", corpus=corpus, suite=NAME, num_pairs=None, architecture="contextual", batch_size=512)
-    run = replace(run, sampler="cluster", packing="greedy", cluster_size=options.cluster_size)
-    return replace(run, filter="surrogate", num_steps=NUM_STEPS, num_warmup_steps=2)
-
-
 def launch(options: argparse.Namespace) -> None:
     """Execute the launch command."""
     command = [sys.executable, "-m", "repro", "launch", str(options.keep / "runs.json"), "--scale", "desk"]
@@ -165,22 +154,29 @@ def kill_one(
     items: list[Any], is_due: Callable[[], bool], run: Any, options: argparse.Namespace
 ) -> dict[str, Any] | None:
     """Wait until one of the items is in progress and due, then kill it. Return None if the run ends before that."""
-    from repro.storage.lease import get_last_owner
-    from slurm.scheduler import fetch_queue
-    from slurm.status import get_statuses
+    from repro.storage.lease import get_live_owner
 
-    while get_statuses([run])[0].state != "recorded":
+    for _ in poll_until_recorded(run, options):
         for item in items:
-            owner = get_last_owner(item.lease_folder)
-            if owner is not None and owner.is_alive and is_due():
+            owner = get_live_owner(item.lease_folder)
+            if owner is not None and is_due():
                 time.sleep(1.0)  # let it start its work
                 peak = read_peak_memory(owner.pid)
                 os.kill(owner.pid, signal.SIGKILL)
                 return {"item": item.name, "peak_mebibytes": peak}
+    return None
+
+
+def poll_until_recorded(run: Any, options: argparse.Namespace) -> Iterator[Any]:
+    """Yield the run's status every two seconds until it is recorded. Relaunch whenever the queue is empty."""
+    from slurm.scheduler import fetch_queue
+    from slurm.status import get_statuses
+
+    while (status := get_statuses([run])[0]).state != "recorded":
+        yield status
         if not fetch_queue():
             launch(options)
         time.sleep(POLL_SECONDS)
-    return None
 
 
 def read_peak_memory(pid: int) -> int | None:
@@ -193,16 +189,12 @@ def read_peak_memory(pid: int) -> int | None:
 
 
 def launch_until_recorded(run: Any, options: argparse.Namespace) -> None:
-    """Wait for the record, and relaunch whenever the queue is empty. Exit with the reason of a failure."""
-    from slurm.scheduler import fetch_queue
-    from slurm.status import explain_run, get_statuses
+    """Wait for the record. Exit with the reason of a failure."""
+    from slurm.status import explain_run
 
-    while (status := get_statuses([run])[0]).state != "recorded":
+    for status in poll_until_recorded(run, options):
         if status.state in ("failed", "cancelled"):
             raise SystemExit(json.dumps(explain_run(run), indent=1, default=str))
-        if not fetch_queue():
-            launch(options)
-        time.sleep(POLL_SECONDS)
 
 
 def list_job_rows(run: Any) -> Iterator[dict[str, Any]]:

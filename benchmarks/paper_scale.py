@@ -23,16 +23,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.generated_pairs import write_in_child
+from benchmarks.generated_pairs import NAME, make_generated_run, write_in_child
 from benchmarks.harness import describe_machine, make_parser, measure_process, write_rows
-
-NAME = "generated"
 
 
 def make_source_path(options: argparse.Namespace) -> Path:
@@ -41,25 +40,8 @@ def make_source_path(options: argparse.Namespace) -> Path:
 
 
 def make_run(options: argparse.Namespace) -> Any:
-    """Return a contextual run on the generated corpus, with clusters and filter."""
-    from repro.data.own.imported import find_imported
-    from repro.spec import base
-
-    return base(
-        "desk",
-        corpus=find_imported(NAME).corpus,
-        suite=NAME,
-        num_pairs=None,
-        sampler="cluster",
-        packing="greedy",
-        batch_size=512,
-        cluster_size=options.cluster_size,
-        filter="surrogate",
-        architecture="contextual",
-        test_contexts="own",
-        num_steps=20,
-        num_warmup_steps=2,
-    )
+    """Return the run, evaluated under in-corpus context only."""
+    return replace(make_generated_run(options.cluster_size), test_contexts="own")
 
 
 # ---- the measured steps, each called in its own process
