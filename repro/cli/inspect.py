@@ -20,7 +20,7 @@ from repro.cli.common import (
 )
 from repro.interop.arguments import check_suite
 from repro.interop.named_runs import check_run_is_contextual
-from repro.records.lookup import find_run_by_id, resolve_experiments
+from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
 from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import run_id
@@ -122,8 +122,9 @@ def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]
 
 
 def explain_batch(
-    what: Annotated[str | None, typer.Argument(help="an artefact, if no --run is given")] = None,
-    run: Annotated[str | None, typer.Option(help="the beginning of a run's id")] = None,
+    what: Annotated[str | None, typer.Argument(help="an artefact, or the beginning of a run's id")] = None,
+    # the old form of a run's id
+    run: Annotated[str | None, typer.Option(hidden=True)] = None,
     where: Annotated[
         list[str] | None, typer.Option(help="select a run of the artefact by field=value, repeatable")
     ] = None,
@@ -136,6 +137,8 @@ def explain_batch(
     as_json: AsJson = False,
 ) -> None:
     """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
+    if what is not None and run is None and ID_PREFIX.fullmatch(what):
+        run, what = what, None
     selected_run = _find_run(run, what, where or [], scale)
     print_progress(f"reading batch {batch} of run {run_id(selected_run)}")
     from repro.analyses.microscope import explain
@@ -155,11 +158,11 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
     A condition is "field=value". Raises ValueError if no run or more than one selection fits.
     """
     if identifier and (artefact or where):
-        raise ValueError(f"--run {identifier} already selects one run: drop the artefact and --where")
+        raise ValueError(f"{identifier} already selects one run: drop the artefact and --where")
     if identifier:
         return find_run_by_id(identifier)
     if artefact is None:
-        raise ValueError("which run? give --run ID, or an artefact and --where field=value")
+        raise ValueError("which run? give its id, or an artefact and --where field=value")
     conditions = dict(_parse_condition(text) for text in where)
     all_runs = find_experiment(artefact).runs(get_scale(scale).name)
     runs = [run for run in all_runs if run.architecture in TRAINED or run.measure == "batches"]

@@ -163,7 +163,7 @@ def test_explain_batch_finds_its_run() -> None:
     query = ("table1", "--scale", "smoke", "--where", "sampler=cluster", "--where", "architecture=biencoder")
     explained = json.loads(invoke(*query, "--batch", "2", "--json").stdout)
     assert explained["batch"] == 2 and explained["run"] == run_id(RUN)
-    shown = invoke("--run", explained["run"][:10], "--batch", "2", "--pairs", "1").stdout
+    shown = invoke(explained["run"][:10], "--batch", "2", "--pairs", "1").stdout
     assert explained["batch_hash"] in shown and "Difficulty over the training" in shown
 
 
