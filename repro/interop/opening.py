@@ -169,22 +169,15 @@ def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
         return StockEncoder(opened)
     if is_official(folder):
         return load_official(folder, revision=revision)
-    model_type = _read_model_type(folder)
+    config = folder / "config.json"
+    model_type = json_object(config).get("model_type") if config.is_file() else None
     if model_type is not None:
-        from repro.interop.transformers_model import CdeConfig, load_old_model
+        from repro.interop.transformers_model import CdeConfig
 
         if model_type != CdeConfig.model_type:
             raise ValueError(
                 f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers first, "
                 "which adds the pooling (`SentenceTransformer(FOLDER).save(OTHER)`)"
             )
-        return load_old_model(folder)
-    model: Model = load_model(folder)
-    return model
-
-
-def _read_model_type(folder: Path) -> str | None:
-    """Return the `model_type` in a folder's config.json, or None if it has none."""
-    path = folder / "config.json"
-    model_type = json_object(path).get("model_type") if path.is_file() else None
-    return None if model_type is None else str(model_type)
+        return load_self_contained_model(folder)
+    return load_model(folder)

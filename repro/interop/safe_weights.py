@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from repro.model.encoding import read_tensors
 from repro.storage.files import json_object
 
 PICKLE_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
@@ -28,19 +26,13 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     shards = _list_shards(path)
     for shard in shards:
         _check_is_safetensors(shard)
-    try:
-        stored = {name: value for shard in shards for name, value in load_file(shard).items()}
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is damaged or no safetensors file ({error}): copy or download it again") from error
+    stored = {name: value for shard in shards for name, value in read_tensors(shard).items()}
     weights = {name.replace(COMPILED_SEGMENT, ""): value.float() for name, value in stored.items()}
     if len(weights) != len(stored):
         duplicates = sorted(
             name for name in stored if COMPILED_SEGMENT in name and name.replace(COMPILED_SEGMENT, "") in stored
         )
         raise ValueError(f"{path} holds weights twice, with and without {COMPILED_SEGMENT!r}: {duplicates[:3]}")
-    invalid = [name for name, value in weights.items() if not bool(torch.isfinite(value).all())]
-    if invalid:
-        raise ValueError(f"{path} holds numbers that are not finite in {invalid[:3]} ({len(invalid)} tensors)")
     return weights
 
 

@@ -30,6 +30,8 @@ CODE = Path(modeling_cde.__file__)
 MODULE = f"{CODE.stem}.{modeling_cde.ContextualModule.__name__}"
 """The class of the only module, as modules.json names it."""
 MODEL_TYPES = (modeling_cde.CdeConfig.model_type, modeling_cde.CdeBiencoderConfig.model_type)
+OLD_PREFIX = "encoder."
+"""Names of weights begin so in folders of version 0.1.0."""
 STORED_CONTEXT = ("context_embeddings", "context_input_ids", "context_attention_mask")
 
 
@@ -84,6 +86,8 @@ def is_self_contained(folder: Path) -> bool:
 def load_self_contained_model(folder: Path) -> Model:
     """Read such a folder as one of our models, in eval mode, with the stored context. Its code is not executed.
 
+    Folders that version 0.1.0 exported for transformers are read, too.
+
     Raises:
         ValueError: if configuration and weights do not match.
     """
@@ -94,7 +98,8 @@ def load_self_contained_model(folder: Path) -> Model:
     config = make_config(values["repro"], str(path))
     config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
-    weights = read_safetensors(folder / WEIGHTS_FILE)
+    stored = read_safetensors(folder / WEIGHTS_FILE)
+    weights = {name.removeprefix(OLD_PREFIX): weight for name, weight in stored.items()}
     context = {name: weights.pop(name) for name in STORED_CONTEXT if name in weights}
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
     model.load_state_dict(weights)

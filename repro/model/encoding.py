@@ -230,7 +230,7 @@ class TextEncoder(nn.Module):
         path = folder / WEIGHTS_FILE
         if not path.is_file():
             raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
-        weights = _read_tensors(path)
+        weights = read_tensors(path)
         check_fit(get_shapes(weights), get_shapes(self.state_dict()), f"{path} does not fit its config")
         self.load_state_dict(weights)
 
@@ -273,13 +273,14 @@ def compute_canonical_order(tokens: Tokens) -> np.ndarray:
     return order
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """Load a file that `write_tensors` wrote. Raises ValueError if it is damaged or contains non-finite numbers."""
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file. Raises ValueError if it is damaged or contains non-finite numbers."""
     try:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} is damaged or no safetensors file ({error}): restore it or train again") from error
-    not_finite = [name for name, value in tensors.items() if not bool(torch.isfinite(value).all())]
+        raise ValueError(f"{path} is damaged or no safetensors file ({error}): restore or download it") from error
+    # `isfinite` is not implemented for every type of eight bits
+    not_finite = [name for name, value in tensors.items() if not bool(torch.isfinite(value.float()).all())]
     if not_finite:
         raise ValueError(f"{path} holds numbers that are not finite in {not_finite[:3]} ({len(not_finite)} tensors)")
     return tensors

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from repro.interop.official.folder import find_folder, load_official
 from repro.interop.safe_weights import read_safetensors
@@ -47,17 +46,12 @@ def test_no_pickle_is_ever_loaded(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize("damage", ["header", "half", "pickle", "nan"])
+@pytest.mark.parametrize("damage", ["header", "half", "pickle"])
 def test_our_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
     make_model("biencoder").save_pretrained(tmp_path / "m")
     path = tmp_path / "m" / "model.safetensors"
     content = path.read_bytes()
-    if damage == "nan":
-        weights = load_file(path)
-        next(iter(weights.values())).view(-1)[0] = torch.nan
-        save_file(weights, path)
-    else:
-        path.write_bytes({"header": b"\x10" + bytes(7) + b"{}", "half": content[:-9], "pickle": b"\x80\x04."}[damage])
+    path.write_bytes({"header": b"\x10" + bytes(7) + b"{}", "half": content[:-9], "pickle": b"\x80\x04."}[damage])
     with pytest.raises(ValueError, match=r"m/model\.safetensors"):
         Biencoder.from_pretrained(tmp_path / "m")
 
