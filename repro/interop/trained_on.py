@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,6 @@ from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import atomic_file, json_object
-from repro.text import count_noun
 
 if TYPE_CHECKING:
     from repro.pipeline.stages import StageGraph
@@ -36,29 +35,8 @@ MAX_COMPARED_PAIRS = 5_000_000
 PAIRS_PER_BLOCK = 65_536
 
 
-@dataclass
-class SeenQueries:
-    """Ids of the queries of a suite that were trained on, by collection.
-
-    Attributes:
-        queries: Queries whose text is a training query.
-        pairs: The subset that was paired with a relevant document in training.
-    """
-
-    queries: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    pairs: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-
-    def counts(self, collections: Mapping[str, Collection]) -> dict[str, dict[str, int]]:
-        """Return the counts for each collection with seen queries."""
-        return {
-            name: {
-                "num_queries": len(collection.retrieval.judgements),
-                "num_seen_queries": len(self.queries[name]),
-                "num_seen_pairs": len(self.pairs[name]),
-            }
-            for name, collection in collections.items()
-            if self.queries.get(name)
-        }
+SeenQueries = dict[str, dict[str, bool]]
+"""By collection: the ids of queries that were trained on, and whether with a relevant document."""
 
 
 def write_trained_on(folder: Path, run: Run) -> None:
@@ -83,7 +61,7 @@ def find_seen_queries(
     source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]
 ) -> SeenQueries:
     """Return the queries that a model was trained on. Empty if its training pairs are unknown."""
-    seen = SeenQueries()
+    seen: SeenQueries = defaultdict(dict)
     run = find_training_run(source)
     if run is None:
         return seen
@@ -145,9 +123,8 @@ def _add_seen(pairs: Pairs, queries: QueriesByText, seen: SeenQueries) -> None:
         matches = [index for index, form in enumerate(forms) if form in queries]
         for index, document in zip(matches, pairs.texts("document", rows[matches]), strict=True):
             for name, query_id, relevant in queries[forms[index]]:
-                seen.queries[name].add(query_id)
-                if normalize_loosely(document) in map(normalize_loosely, relevant):
-                    seen.pairs[name].add(query_id)
+                is_pair = normalize_loosely(document) in map(normalize_loosely, relevant)
+                seen[name][query_id] = is_pair or seen[name].get(query_id, False)
         pairs.release_pages()
 
 
@@ -174,12 +151,19 @@ def review_seen_queries(
     counts = {}
     lines = []
     for source, seen_queries in seen.items():
-        seen_counts = seen_queries.counts(collections)
-        if seen_counts:
-            counts[source] = seen_counts
-            lines.append(_format_seen_line(source, seen_counts, _count_queries(collections), left_out=leave_out))
+        if seen_queries:
+            counts[source] = {
+                name: {
+                    "num_queries": len(collection.retrieval.judgements),
+                    "num_seen_queries": len(seen_queries[name]),
+                    "num_seen_pairs": sum(seen_queries[name].values()),
+                }
+                for name, collection in collections.items()
+                if name in seen_queries
+            }
+            lines.append(_format_seen_line(source, counts[source], _count_queries(collections), left_out=leave_out))
     if leave_out:
-        suite, remaining = drop_seen_queries(suite, collections, seen.values())
+        suite, remaining = drop_seen_queries(suite, collections, list(seen.values()))
         lines.append(_format_dropped_line(collections, remaining))
         collections = remaining
     for line in lines:
@@ -196,25 +180,24 @@ def _format_seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_
     num_pairs = sum(row["num_seen_pairs"] for row in counts.values())
     by_collection = ", ".join(f"{name} {row['num_seen_queries']}" for name, row in counts.items())
     line = (
-        f"warning: {called} was trained on {num_seen} of {count_noun(num_queries, 'query', 'queries')} "
-        f"({by_collection}), {num_pairs} of them with a relevant document"
+        f"warning: {called} was trained on {num_seen} of {num_queries} queries ({by_collection}), {num_pairs} of them "
+        "with a relevant document"
     )
     effect = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
     return f"{line}: {effect}"
 
 
 def drop_seen_queries(
-    suite: Suite, collections: Mapping[str, Collection], seen: Iterable[SeenQueries]
+    suite: Suite, collections: Mapping[str, Collection], seen: Sequence[SeenQueries]
 ) -> tuple[Suite, dict[str, Collection]]:
     """Return a suite and its collections without the seen queries. Collections without other queries are dropped.
 
     Raises:
         ValueError: if no query is left.
     """
-    seen_by_model = list(seen)
     remaining: dict[str, Collection] = {}
     for name, collection in collections.items():
-        ids = {query_id for model in seen_by_model for query_id in model.queries.get(name, ())}
+        ids = {query_id for model in seen for query_id in model.get(name, ())}
         retrieval = _drop_queries(collection.retrieval, ids)
         if retrieval.judgements:
             remaining[name] = replace(collection, retrieval=retrieval)
@@ -236,9 +219,6 @@ def _drop_queries(retrieval: Retrieval, ids: set[str]) -> Retrieval:
 
 def _format_dropped_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
     """Return a line with the number of remaining queries and the dropped collections."""
-    num_before, num_after = _count_queries(before), _count_queries(after)
-    if num_before == num_after:
-        return f"--leave-out-seen: no query is known to be trained on, all {num_before} are scored"
-    line = f"--leave-out-seen: {num_after} of {count_noun(num_before, 'query', 'queries')} are left"
+    line = f"--leave-out-seen: {_count_queries(after)} of {_count_queries(before)} queries are left"
     dropped = [name for name in before if name not in after]
     return f"{line}; no query is left of {', '.join(dropped)}" if dropped else line
