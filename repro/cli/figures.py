@@ -5,6 +5,7 @@ For a page with many figures, worker processes draw while the page reads records
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
-from repro.report.gallery import FIELDS
+from repro.report.gallery import FIELDS, LIGHT_ONLY, compute_digest, get_picture_path, is_current, iter_gallery_figures
 from repro.report.picture_cache import CachedPicture, get_cached_picture
 from repro.report.scores import list_averaged_fields, make_sort_key
 from repro.spec import Figure
@@ -212,6 +213,41 @@ def draw_once(
         return PendingPicture(executor.submit(here), here)
     except BrokenExecutor:
         return PendingPicture(Inline().submit(here), here)
+
+
+def make_gallery_pictures() -> dict[Path, str]:
+    """Return the SVG text of every figure of the results page in the light and dark themes, by path.
+
+    Current pictures are read, not drawn again.
+    """
+    texts: dict[Path, str] = {}
+    for _, figure, scale, rows in iter_gallery_figures():
+        digest = compute_digest(figure, rows, scale)
+        paths = {theme: get_picture_path(figure.name, theme) for theme in ("light", "dark")}
+        if all(is_current(path, digest) for path in paths.values()):
+            texts |= {path: path.read_text(encoding="utf-8") for path in paths.values()}
+            continue
+        from figures.theme import recolour
+
+        svg = draw_svg(figure, scale, rows)
+        has_one_theme = figure.is_diagram or figure.kind in LIGHT_ONLY
+        for theme, path in paths.items():
+            lines = (svg if has_one_theme else recolour(svg, theme)).splitlines()
+            texts[path] = "\n".join(line.rstrip() for line in lines) + f"\n<!-- rows {digest} -->\n"
+    return texts
+
+
+def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a figure as SVG text. The same rows give the same text."""
+    import matplotlib.pyplot as plt
+
+    from figures.draw import Picture, plot
+
+    drawing, _ = plot(rows, Picture(**describe_picture(figure, scale, "published", rows)), name=figure.name)
+    buffer = io.StringIO()
+    drawing.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(drawing)
+    return buffer.getvalue()
 
 
 def use_headless_backend() -> None:

@@ -32,7 +32,7 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
     An experiment without golden metrics gets them from its runs at smoke. Existing golden metrics never change.
     Raises ValueError if a page lacks a marker or a smoke run fails.
     """
-    from repro.cli.gallery import make_gallery_pictures
+    from repro.cli.figures import make_gallery_pictures
     from repro.report.markdown_pages import regenerate_pages
 
     texts = {**regenerate_pages(judged, scale), **make_front_pictures(), **make_gallery_pictures()}

@@ -21,7 +21,7 @@ def test_stale_files_are_written_once(
     missing = [find_experiment("figure14")]
     make_golden = Mock(side_effect=lambda experiment: missing.remove(experiment) or tmp_path)
     monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
-    monkeypatch.setattr("repro.cli.gallery.make_gallery_pictures", dict)
+    monkeypatch.setattr("repro.cli.figures.make_gallery_pictures", dict)
     monkeypatch.setattr(renewing, "make_front_pictures", lambda: {picture: "<svg/>"})
     monkeypatch.setattr(renewing, "list_without_golden", lambda: list(missing))
     monkeypatch.setattr(renewing, "make_golden", make_golden)

@@ -128,7 +128,7 @@ def test_dry_run_writes_nothing(
     page.write_text("old")
     monkeypatch.setattr(lookup, "experiments", lambda: (EXPERIMENT,))
     monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
-    monkeypatch.setattr("repro.cli.gallery.make_gallery_pictures", dict)
+    monkeypatch.setattr("repro.cli.figures.make_gallery_pictures", dict)
     assert get_exit_code(write=True, dry_run=True) == 1 and page.read_text() == "old"
     assert get_exit_code(write=True) == 0 and page.read_text() == "fresh"
     assert get_exit_code(write=True, dry_run=True) == 0
