@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
@@ -194,9 +193,7 @@ def _make_name(path: Path) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:40] or "mine"
 
 
-def _plan_or_undo(
-    corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool = False
-) -> Planned | list[str]:
+def _plan_or_undo(corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool) -> Planned | list[str]:
     """Plan runs on an imported corpus, or return the lines about an evaluation set.
 
     If planning fails, the imported folder is removed, so that its name is free again.
@@ -204,21 +201,17 @@ def _plan_or_undo(
     from repro.planning.imported import format_evaluation_lines, plan_imported
 
     progress = (lambda line: None) if as_json else print_line
-    with ExitStack() as undo:
-        undo.callback(rmtree, corpus.folder)
-        try:
-            if corpus.only_evaluates:
-                result: Planned | list[str] = format_evaluation_lines(corpus.name, progress)
-                if as_json:
-                    result = [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)]
-            else:
-                result = plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
-        except BrokenPipeError:
-            # the reader of stdout is gone, but the import is complete
-            undo.pop_all()
-            raise
-        undo.pop_all()
-    return result
+    try:
+        if not corpus.only_evaluates:
+            return plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
+        lines = format_evaluation_lines(corpus.name, progress)
+        return [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
+    except BrokenPipeError:
+        # the reader of stdout is gone, but the import is complete
+        raise
+    except BaseException:
+        rmtree(corpus.folder)
+        raise
 
 
 @data.command()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +43,7 @@ from repro.cli.search import VERBS as SEARCH_VERBS
 from repro.records.lookup import describe_missing_scale, describe_seeds, resolve_experiments, resolve_runs, split_words
 from repro.report.formats import make_console
 from repro.report.names import format_title
-from repro.spec import Figure, Run
+from repro.spec import Experiment, Figure, Run
 from repro.spec.axes import is_axis
 from repro.spec.identity import format_overrides, run_id
 from repro.spec.registry import artefacts, experiments, find_experiment, list_experiment_files
@@ -218,7 +218,6 @@ def run(
 
 def _show_results(what: list[str], scale: str) -> None:
     """Print the named artefacts after a run: pictures and other views first, then each table, then a line on claims."""
-    from repro.cli.figures import draw_and_report
     from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render, render_line
     from repro.report.tables import format_summary_line
@@ -230,9 +229,7 @@ def _show_results(what: list[str], scale: str) -> None:
         views = {
             name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
         }
-        figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in views]
-        for line in draw_and_report(figures, scale):
-            print_progress(line)
+        _draw_figures(experiment, views, scale)
         for name in sorted(views, key=lambda name: name in names):
             render(views[name])
         if experiment.claims:
@@ -277,7 +274,6 @@ def show(
     """
     if pivot or any(map(is_axis, what or ())):
         return _show_grid(resolve_runs(what, scale), pivot, format, as_json)
-    from repro.cli.figures import draw_and_report
     from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render
     from repro.report.scores import make_scores_view, tabulate_scores
@@ -309,9 +305,7 @@ def show(
             render(view, format)
         if experiment.claims and not is_single_table:
             render(make_claims_view(judged, f"Claims at scale {scale}"), format)
-        figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in shown]
-        for line in draw_and_report(figures, scale):
-            print_progress(line)
+        _draw_figures(experiment, shown, scale)
     if as_json:
         print_json(json_values[0] if len(json_values) == 1 else json_values)
 
@@ -327,6 +321,15 @@ def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_j
         from repro.cli.figures import render_pivot
 
         print_progress(f"picture: {render_pivot(rows, *pivot)}, with its data as .csv")
+
+
+def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) -> None:
+    """Draw the figures of an experiment that have these names, and print their paths."""
+    from repro.cli.figures import draw_and_report
+
+    figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in names]
+    for line in draw_and_report(figures, scale):
+        print_progress(line)
 
 
 def _is_selected(name: str, what: Sequence[str] | None) -> bool:
