@@ -67,8 +67,9 @@ def adapt_model(
         average_weights(model, open_stock(base_model, progress), average)
         progress(f"averaged the weights: {1 - average:g} of {source}, {average:g} of {base_model}")
     texts, num_collections = read_distinct_documents(corpus, progress)
-    whitening, used_shrinkage = fit_whitening_map(model, texts, shrinkage, progress)
-    adapted = append_map(model, whitening)
+    if shrinkage is None:
+        shrinkage = DEFAULT_SHRINKAGE
+    adapted = append_map(model, fit_whitening_map(model, texts, shrinkage, progress))
     with atomic_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
         # without it, an evaluation could not count the queries that the model was trained on
@@ -77,13 +78,11 @@ def adapt_model(
             write_trained_on(part, training_run)
         with atomic_file(part / "README.md") as card:
             documents = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
-            card.write_text(_format_card(source, documents, used_shrinkage, average, base_model), encoding="utf-8")
+            card.write_text(_format_card(source, documents, shrinkage, average, base_model), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()
-    lines = []
     small_sample = describe_small_sample(len(texts))
-    if small_sample is not None:
-        lines.append(small_sample)
+    lines = [] if small_sample is None else [small_sample]
     if num_collections > 1:
         lines.append(
             f"{num_collections} collections were treated as one corpus, which gave no gain when measured: "
@@ -91,7 +90,7 @@ def adapt_model(
         )
     return [
         *lines,
-        f"wrote {folder} (shrinkage {used_shrinkage:g}); open it with",
+        f"wrote {folder} (shrinkage {shrinkage:g}); open it with",
         "  from sentence_transformers import SentenceTransformer",
         f'  model = SentenceTransformer("{folder}")',
         *UPDATE_NOTE,
@@ -169,16 +168,14 @@ def average_weights(model: SentenceTransformer, base: SentenceTransformer, share
 
 
 def fit_whitening_map(
-    model: SentenceTransformer, texts: list[str], shrinkage: float | None = None, progress: Progress = print
-) -> tuple[AffineMap, float]:
-    """Fit the whitening map to the vectors of these documents. Return it and the shrinkage that was used."""
+    model: SentenceTransformer, texts: list[str], shrinkage: float, progress: Progress = print
+) -> AffineMap:
+    """Fit the whitening map to the vectors of these documents."""
     encoder = StockEncoder(model)
     encoder.report = make_encoding_reporter(progress)
     vectors_NH = encoder.encode(texts, "document")
     check_vectors(vectors_NH, texts, "model")
-    if shrinkage is None:
-        shrinkage = DEFAULT_SHRINKAGE
-    return make_whitening_map(Moments.of(vectors_NH), shrinkage), shrinkage
+    return make_whitening_map(Moments.of(vectors_NH), shrinkage)
 
 
 def append_map(model: SentenceTransformer, affine: AffineMap) -> SentenceTransformer:

@@ -69,5 +69,4 @@ def beir_retriever(model: BeirModel, k_values: Sequence[int] = (10, 100)) -> Eva
 
 def _join_title(document: Mapping[str, str]) -> str:
     """Join title and text in the same way as our reader of BEIR folders."""
-    parts = [document.get("title") or "", document.get("text") or ""]
-    return " ".join(part for part in parts if part).strip()
+    return " ".join(filter(None, (document.get("title"), document.get("text")))).strip()

@@ -106,13 +106,16 @@ def _hash(text: str) -> str:
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
     """Yield id and text of each document. Documents without an id are numbered by their line."""
-    from repro.data.lines import iter_lines
+    from repro.data.lines import iter_lines, list_json_rows
+    from repro.data.readers import iter_table_rows
 
-    if path.suffix.lower() == ".txt":
+    ending = path.suffix.lower()
+    if ending == ".txt":
         yield from ((str(line_number), line.strip()) for line_number, line in iter_lines(path))
         return
+    readers = {".jsonl": list_json_rows, ".parquet": _iter_parquet_rows}
     ids: set[str] = set()
-    for line_number, row in _iter_rows(path):
+    for line_number, row in readers.get(ending, iter_table_rows)(path):
         location = f"{path}, line {line_number}"
         id_columns = match_names(ID_COLUMNS, tuple(row))
         row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), line_number))
@@ -120,20 +123,6 @@ def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
             raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice")
         ids.add(row_id)
         yield row_id, _join_title(row, location)
-
-
-def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    from repro.data.lines import list_json_rows
-
-    if path.suffix.lower() == ".jsonl":
-        yield from list_json_rows(path)
-        return
-    if path.suffix.lower() == ".parquet":
-        yield from _iter_parquet_rows(path)
-        return
-    from repro.data.readers import iter_table_rows
-
-    yield from iter_table_rows(path)
 
 
 def _iter_parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -17,7 +17,7 @@ from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.interop.trained_widths import list_export_warnings
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
-from repro.spec import TRAINED, Run
+from repro.spec import TRAINED
 from repro.storage.files import atomic_file, atomic_folder
 from repro.text import shorten
 
@@ -74,9 +74,11 @@ def export_model(
     check_export(source, folder, to, width)
     folder = folder.resolve() if folder.is_symlink() else folder
     run = find_named_run(source)
-    if run is not None and run.architecture in TRAINED:
-        # An untrained run is trained when it is opened, so a format that cannot hold it is refused before.
-        _check_run(run, to)
+    if to == "official" and run is not None and run.architecture in TRAINED:
+        from repro.train.trainer import make_model_config
+
+        # A run without weights is trained when it is opened, so a model that the format cannot hold is refused before.
+        write_official_config(make_model_config(run))
     opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not one of our models: it is already in the format of another library")
@@ -101,14 +103,6 @@ def export_model(
             folder.rmdir()
     code = [f"  {line}" for line in _list_opening_code(opened, folder, to)]
     return [*warnings, f"wrote {folder}; open it with", *code]
-
-
-def _check_run(run: Run, to: str) -> None:
-    """Raise ValueError, before a run is trained, if the authors' format cannot hold its model."""
-    if to == "official":
-        from repro.train.trainer import make_model_config
-
-        write_official_config(make_model_config(run))
 
 
 def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
@@ -160,7 +154,7 @@ def _get_opener_name(opened: Opened, to: str) -> str:
 def _list_opening_code(opened: Opened, folder: Path, to: str) -> list[str]:
     """Return the code that opens the folder."""
     imports, opener = OPENERS[_get_opener_name(opened, to)]
-    return [*imports.split("\n"), f"model = {opener.format(folder=folder)}"]
+    return [imports, f"model = {opener.format(folder=folder)}"]
 
 
 def _list_ranking_code(opened: Opened, to: str) -> list[str]:

@@ -79,7 +79,9 @@ def as_sentence_transformer(model: Biencoder, *, width: int | None = None) -> Se
         make_fast_tokenizer(model.config).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=model.config.max_tokens)
     pooling = Pooling(model.config.hidden_size, pooling_mode="mean")
-    modules = [transformer, pooling, *_make_head(model, width), Normalize()]
+    first = _make_dense(model.mlp[0], torch.nn.GELU(), model.config.hidden_size)
+    second = _make_dense(model.mlp[2], torch.nn.Identity(), width or model.config.hidden_size)
+    modules = [transformer, pooling, first, second, Normalize()]
     device = str(model.device)
     return SentenceTransformer(modules=modules, prompts=prompts, device=device, truncate_dim=width).eval()
 
@@ -151,14 +153,6 @@ def _check_kind(folder: Path) -> None:
         raise ValueError(
             f"{folder} is a {shorten(kind)} of sentence-transformers, expected a {DENSE}: name one of these"
         )
-
-
-def _make_head(model: Biencoder, width: int | None) -> list[Dense]:
-    hidden_size = model.config.hidden_size
-    return [
-        _make_dense(model.mlp[0], torch.nn.GELU(), hidden_size),
-        _make_dense(model.mlp[2], torch.nn.Identity(), width or hidden_size),
-    ]
 
 
 def _make_dense(linear: torch.nn.Module, activation: torch.nn.Module, width: int) -> Dense:

@@ -60,7 +60,7 @@ def test_whitening_respects_the_similarity(tmp_path: Path) -> None:
     model = as_sentence_transformer(make_model("biencoder"))
     for similarity, is_unit in (("cosine", True), ("dot", False)):
         bare = SentenceTransformer(modules=list(model)[:-1], similarity_fn_name=similarity, device="cpu")
-        fitted, _ = fit_whitening_map(bare, DOCUMENTS)
+        fitted = fit_whitening_map(bare, DOCUMENTS, DEFAULT_SHRINKAGE)
         adapted = append_map(bare, fitted)
         assert sum(isinstance(module, Normalize) for module in adapted) == 1 + is_unit
         raw = bare.encode(TEXTS, normalize_embeddings=is_unit, show_progress_bar=False)
@@ -73,7 +73,7 @@ def test_passage_prompts_become_document_prompts() -> None:
     stock = as_sentence_transformer(make_model("biencoder"))
     prompts = {"query": "rain ", "passage": "cloud "}
     named = SentenceTransformer(modules=list(stock), prompts=prompts, device="cpu")
-    fitted, _ = fit_whitening_map(named, DOCUMENTS)
+    fitted = fit_whitening_map(named, DOCUMENTS, DEFAULT_SHRINKAGE)
     adapted = append_map(named, fitted)
     for text, encode in (("rain ", adapted.encode_query), ("cloud ", adapted.encode_document)):
         raw = stock.encode([text + other for other in TEXTS], prompt="", show_progress_bar=False)
@@ -174,7 +174,7 @@ def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(model, "encode", encode)
     with pytest.raises(ValueError, match=f"1 text, first '{DOCUMENTS[5]}'"):
-        fit_whitening_map(model, DOCUMENTS)
+        fit_whitening_map(model, DOCUMENTS, DEFAULT_SHRINKAGE)
     with pytest.raises(ValueError, match="1 of 49 document vectors"):
         Moments.of(encode(DOCUMENTS))
 
@@ -194,8 +194,7 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     output = capsys.readouterr().out
     assert "only 9 documents" in output and "run `adapt` again" in output
     plain = SentenceTransformer(str(model), device="cpu")
-    fitted, shrinkage = fit_whitening_map(plain, DOCUMENTS[:9])
-    assert shrinkage == DEFAULT_SHRINKAGE
+    fitted = fit_whitening_map(plain, DOCUMENTS[:9], DEFAULT_SHRINKAGE)
     actual = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
     raw = plain.encode_document(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(actual, fitted(raw), atol=1e-5, rtol=0)
