@@ -7,19 +7,34 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, print_json, print_line, print_progress
+from repro.cli.common import (
+    AsJson,
+    ContextSeed,
+    Device,
+    NumContexts,
+    Revision,
+    print_json,
+    print_line,
+    print_progress,
+)
 from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model, check_upload
 
 Model = Annotated[
     str | None,
     typer.Option(help="a run's id, a folder (ours, an export or the authors' format), a hub id, minilm, or bm25"),
 ]
+ModelToOpen = Annotated[str, typer.Argument(help="a run's id, a folder, a hub id, or minilm")]
 SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEIR folder, or a folder of BEIR folders")]
 WrongFrom = Annotated[
     str | None,
     typer.Option(
         help="source of the out-of-corpus context (default: another collection of the suite, or desk if there is none)"
     ),
+]
+
+
+Shrinkage = Annotated[
+    float | None, typer.Option(min=0.0, max=1.0, help="shrinkage of the whitening, 0 to 1 (default: 0.95)")
 ]
 
 
@@ -47,10 +62,8 @@ def evaluate(
         list[str] | None, typer.Option(help=f"one of {', '.join(EXPORT_CONTEXTS)}, repeatable (default: own)")
     ] = None,
     wrong_from: WrongFrom = None,
-    context_seed: Annotated[int, typer.Option(min=0, help="seed for drawing the context documents")] = 0,
-    num_contexts: Annotated[
-        int | None, typer.Option(help="number of context documents (default: that of the model)")
-    ] = None,
+    context_seed: ContextSeed = 0,
+    num_contexts: NumContexts = None,
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="compare with BM25 (default: up to 200 000 documents)")
     ] = None,
@@ -58,12 +71,12 @@ def evaluate(
         list[str] | None,
         typer.Option(help="also score vectors whitened by this corpus: own, wrong or random, repeatable"),
     ] = None,
-    shrinkage: Annotated[float | None, typer.Option(help="shrinkage of the whitening, 0 to 1 (default: 0.95)")] = None,
+    shrinkage: Shrinkage = None,
     width: Annotated[
         str | None, typer.Option(help="also score prefixes of the vectors, for example 16,32,full")
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="revision of the hub id")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU if available)")] = None,
+    revision: Revision = None,
+    device: Device = None,
     leave_out_seen: Annotated[
         bool, typer.Option("--leave-out-seen", help="score only the queries that the model was not trained on")
     ] = False,
@@ -81,9 +94,22 @@ def evaluate(
     from repro.interop.evaluating import EvaluationRequest, run_evaluation
     from repro.report.formats import render
 
-    whitened = (tuple(dict.fromkeys(whiten or ())), shrinkage)
-    options = (context_seed, num_contexts, revision, device, bm25, second, width, wrong_from, *whitened, leave_out_seen)
-    request = EvaluationRequest(first, suite, tuple(context or ("own",)), *options)
+    request = EvaluationRequest(
+        model=first,
+        suite=suite,
+        contexts=tuple(context or ("own",)),
+        context_seed=context_seed,
+        num_contexts=num_contexts,
+        revision=revision,
+        device=device,
+        bm25=bm25,
+        compare_with=second,
+        widths=width,
+        wrong_from=wrong_from,
+        whiten=tuple(dict.fromkeys(whiten or ())),
+        shrinkage=shrinkage,
+        leave_out_seen=leave_out_seen,
+    )
     scores = run_evaluation(request, out, progress=print_progress if as_json else print_line)
     if as_json:
         return print_json(scores.as_dict())
@@ -97,7 +123,7 @@ def evaluate(
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="a run's id, a folder, a hub id, or minilm")],
+    model: ModelToOpen,
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
     width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,
@@ -119,16 +145,13 @@ def export(
 
 
 def adapt(
-    model: Annotated[str, typer.Argument(help="a run's id, a folder, a hub id, or minilm")],
+    model: ModelToOpen,
     corpus: Annotated[
         str,
         typer.Option(help="a BEIR folder, a .jsonl, .csv, .tsv or .txt file of documents, or the name of a corpus"),
     ],
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
-    shrinkage: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="shrinkage of the covariance, 0 to 1 (default: 0.95)"),
-    ] = None,
+    shrinkage: Shrinkage = None,
     average: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="share of --base in the averaged weights, for example 0.5")
     ] = None,

@@ -11,6 +11,10 @@ from repro.cli.common import (
     EXIT_DIFFERS,
     EXIT_NOT_RUN,
     AsJson,
+    ContextSeed,
+    Device,
+    NumContexts,
+    Revision,
     Scale,
     What,
     print_json,
@@ -183,11 +187,9 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
 def _parse_condition(text: str) -> tuple[str, str]:
     """Split "field=value". Raises ValueError if the field is unknown or the value is missing."""
     name, sign, value = text.partition("=")
-    if not sign and name in FIELDS:
-        raise ValueError(f"--where {text}: {text}=… needs a value; write --where {text}=VALUE")
     if not sign or name not in FIELDS:
-        hint = format_suggestion(name, FIELDS) or ":"
-        raise ValueError(f"--where {text!r}{hint} expected field=value with a field of {list(FIELDS)}")
+        hint = "" if name in FIELDS else format_suggestion(name, FIELDS)
+        raise ValueError(f"--where {text!r}{hint or ':'} expected field=value with a field of {list(FIELDS)}")
     return name, value
 
 
@@ -204,12 +206,10 @@ def explain_context(
     dataset: Annotated[str | None, typer.Option(help="the collection of the suite to search")] = None,
     words: Annotated[int, typer.Option(min=1, help="number of words to print per text")] = 6,
     top: Annotated[int, typer.Option(min=1, help="number of top documents per context")] = 5,
-    context_seed: Annotated[int, typer.Option(help="seed for drawing the context documents")] = 0,
-    num_contexts: Annotated[
-        int | None, typer.Option(help="number of context documents (default: that of the model)")
-    ] = None,
-    revision: Annotated[str | None, typer.Option(help="revision of the hub id")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU if available)")] = None,
+    context_seed: ContextSeed = 0,
+    num_contexts: NumContexts = None,
+    revision: Revision = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one query under in-corpus, out-of-corpus and null context: the weights of its words, and the ranks."""
@@ -223,22 +223,22 @@ def explain_context(
         check_suite(suite)
     # before the imports, because they load torch
     print_progress(f"opening {source}")
-    from repro.interop.explaining import ExplanationRequest, run_explanation
+    from repro.interop.explaining import run_explanation
     from repro.report.context import make_context_views
     from repro.report.formats import render
 
-    request = ExplanationRequest(
-        model=source,
-        query=query,
-        suite=suite,
-        dataset=dataset,
-        top=top,
-        device=device,
+    explanation = run_explanation(
+        source,
+        query,
+        suite_name=suite,
+        dataset_name=dataset,
         context_seed=context_seed,
         num_contexts=num_contexts,
+        top=top,
         revision=revision,
+        device=device,
+        progress=print_progress,
     )
-    explanation = run_explanation(request, progress=print_progress)
     if as_json:
         return print_json(explanation.as_dict())
     for view in make_context_views(explanation, num_words=words):

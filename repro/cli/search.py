@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, print_json, print_line, print_progress
+from repro.cli.common import AsJson, ContextSeed, print_json, print_line, print_progress
 from repro.text import shorten
 
 MAX_EXCERPT_CHARACTERS = 100
@@ -33,7 +33,7 @@ def search(
         str | None,
         typer.Option(help="context of a contextual model: own, null, or a corpus to draw it from (default: own)"),
     ] = None,
-    context_seed: Annotated[int, typer.Option(min=0, help="seed for drawing the context documents")] = 0,
+    context_seed: ContextSeed = 0,
     top: Annotated[int, typer.Option(min=1, help="number of documents per query")] = 10,
     as_json: AsJson = False,
 ) -> None:

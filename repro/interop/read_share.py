@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,23 +17,11 @@ SAMPLE_SIZE = 2_000
 """Number of documents, and of queries, in the sample. They are evenly spaced in the collection."""
 
 
-@dataclass(frozen=True)
-class ReadShare:
-    """Shares of unread text of a collection. None if the tokenizer does not provide them.
+def estimate_unread_shares(model: Any, collection: Collection) -> tuple[float | None, float | None]:
+    """Estimate the share of documents that are cut, and that of unknown tokens in documents and queries.
 
-    Attributes:
-        cut: The share of documents that exceed the model's maximal length.
-        unknown: The share of unknown tokens in documents and queries.
-    """
-
-    cut: float | None = None
-    unknown: float | None = None
-
-
-def estimate_read_share(model: Any, collection: Collection) -> ReadShare:
-    """Estimate both shares from at most `SAMPLE_SIZE` documents and queries of a collection.
-
-    They are None for a model without a maximal length, for example one that averages word vectors.
+    At most `SAMPLE_SIZE` documents and queries are read. A share is None if the tokenizer does not provide it, for example
+    for a model that averages word vectors and has no maximal length.
     """
     documents = _sample_evenly(collection.retrieval.documents)
     queries = _sample_evenly(collection.retrieval.queries)
@@ -46,15 +33,15 @@ def estimate_read_share(model: Any, collection: Collection) -> ReadShare:
         # one token more than the model reads tells truncated texts from those of exactly this length
         tokens = tokenize(texts, tokenizer, config.max_tokens + 1)
         cut = (tokens.lengths[: len(documents)] > config.max_tokens).mean()
-        return ReadShare(float(cut), compute_unknown_share(tokens, tokenizer)[0])
+        return float(cut), compute_unknown_share(tokens, tokenizer)[0]
     if isinstance(model, StockEncoder) and model.longest and callable(model.theirs.tokenizer):
         stock_tokenizer, role_prompts, max_tokens = model.theirs.tokenizer, model.role_prompts, model.longest
         options = {"truncation": True, "max_length": max_tokens + 1}
         document_ids = stock_tokenizer([role_prompts[role] + text for text in documents], **options)["input_ids"]
         query_ids = stock_tokenizer([role_prompts["query"] + text for text in queries], **options)["input_ids"]
         cut = np.mean([len(ids) > max_tokens for ids in document_ids])
-        return ReadShare(float(cut), _compute_unknown_share(stock_tokenizer, [*document_ids, *query_ids]))
-    return ReadShare()
+        return float(cut), _compute_unknown_share(stock_tokenizer, [*document_ids, *query_ids])
+    return None, None
 
 
 def _sample_evenly(texts: Sequence[str]) -> list[str]:

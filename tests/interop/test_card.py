@@ -66,6 +66,6 @@ def test_card_names_corpora_of_both_phases(records: list[Record]) -> None:
 def test_table_has_context_column_if_needed(contexts: list[dict[str, str]], columns: list[str]) -> None:
     metrics = {f"mine/{name}/{measure}": 0.5 for name in ("a", "mean") for measure in MEASURE_LABELS}
     suite = {"datasets": [{"name": "a"}], "contexts": contexts}
-    view = make_measures_view("title", "mine", metrics, suite, {})
+    view = make_measures_view("title", "mine", metrics, suite, {}, {})
     assert list(view.rows[0][: len(columns)]) == columns
     assert len(view.rows[0]) == len(view.header) == len(columns) + len(MEASURE_LABELS)

@@ -124,7 +124,6 @@ def test_single_collection_is_explained(tmp_path: Path, saved: Path, monkeypatch
         (("ID", "--query", "no such words"), "no collection of suite planted has the query 'no such words'"),
         (("ID", "--query", "q0", "--dataset", "mars"), "--dataset 'mars' is not in suite planted"),
         (("ID", "--query", "q0", "--dataset", "planted-000", "--num-contexts", "99"), "takes 1 to"),
-        (("ID", "--query", "q0", "--context-seed", "-1"), "--context-seed -1"),
         (("--model", "PLAIN", "--query", "q0", "--suite", "planted"), "takes no context"),
         (("--model", "MINE", "--query", "q0"), "name one with --suite"),
         (("zzz", "--query", "q0"), "no run has this id"),
