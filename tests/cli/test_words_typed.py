@@ -48,27 +48,35 @@ def test_corpus_has_table_and_json() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["export", "BIENCODER", "OUT", "--to", "sentence-transformers", "--width", "9999"], "9999 does not divide 32"),
-        (["export", "BIENCODER", "OUT", "--to", "official"], "holds contextual models only"),
-        (["evaluate", "--model", "bm25", "--suite", "EMPTY"], "is no BEIR folder"),
-        (["evaluate", "--model", "bm25", "--suite", "scifact"], "unknown suite 'scifact'; choose one of"),
-        (["evaluate", "--compare", "abc", "--suite", "mine"], "takes two models, --compare A B, but '--suite' is an"),
-        (["explain-context", "BIENCODER", "--query", "x"], "'biencoder', which takes no context"),
-        (["explain-context", "--model", "EMPTY", "--query", "x", "--suite", "scifact"], "unknown suite 'scifact'"),
-        (["explain-batch", "table1", "--where", "sampler"], "sampler=… needs a value; write --where sampler=VALUE"),
+        ("export RUN out --to sentence-transformers --width 9999", "9999 does not divide 32"),
+        ("export RUN out --to official", "holds contextual models only"),
+        ("export RUN out --to onnx", "unknown format 'onnx'"),
+        ("export RUN . --to transformers", "is the current folder"),
+        ("export RUN full --to transformers", "is not empty"),
+        ("export nothere out --to transformers", "no model 'nothere'"),
+        ("evaluate --model nothere --suite planted", "no model 'nothere'"),
+        ("evaluate --compare bm25 nothere --suite planted", "no model 'nothere'"),
+        ("evaluate --compare abc --suite mine", "takes two models, --compare A B, but '--suite' is an"),
+        ("evaluate --model bm25 --suite full", "is no BEIR folder"),
+        ("evaluate --model bm25 --suite no/where", "--suite no/where: no such folder"),
+        ("evaluate --model bm25 --suite scifact", "unknown suite 'scifact'; choose one of"),
+        ("explain-context RUN --query x", "'biencoder', which takes no context"),
+        ("explain-context --model full --query x --suite scifact", "unknown suite 'scifact'"),
+        ("explain-batch table1 --where sampler", "--where 'sampler': expected field=value"),
     ],
 )
 def test_impossible_words_are_refused_before_imports(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The modules that would import torch cannot be imported here."""
     for module in ("exporting", "evaluating", "explaining"):
         monkeypatch.setitem(sys.modules, f"repro.interop.{module}", None)
-    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("full").mkdir()
+    Path("full", "file").touch()
     biencoder = next(run for run in find_experiment("table1").runs("smoke") if run.architecture == "biencoder")
-    names = {"BIENCODER": run_id(biencoder), "EMPTY": str(tmp_path / "empty"), "OUT": str(tmp_path / "out")}
     with pytest.raises(ValueError, match=message):
-        run_command(*[names.get(word, word) for word in words])
+        run_command(*words.replace("RUN", run_id(biencoder)).split())
 
 
 OVERVIEW = "from experiments.e15_overview import EXPERIMENT\n"

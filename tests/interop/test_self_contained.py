@@ -54,6 +54,7 @@ def test_exported_code_matches_our_vectors(tmp_path: Path, changes: dict[str, An
     other = AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
     model.set_context(CORPUS, seed=3)
     first_stage = {"prompt_name": "document", "without_context": "first_stage", "convert_to_tensor": True}
+    assert theirs[0].drawn_from(CORPUS, seed=3) != theirs[0].drawn_from(CORPUS, seed=0)
     context = theirs.encode(theirs[0].drawn_from(CORPUS, seed=3), **first_stage, **QUIET)
     assert len(context) == theirs[0].config.transductive_corpus_size == 4
     for options in ({"dataset_embeddings": context}, {"context": CORPUS, "context_seed": 3}, {}):
