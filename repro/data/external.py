@@ -15,7 +15,7 @@ from repro.data.paper.hub import SOURCES, get_local_copy, list_pair_files, load_
 from repro.data.paper.local_copies import compute_version, resolve_sources
 from repro.data.readers import estimate_text_size
 from repro.spec import MTEB_SUITES
-from repro.storage.paths import get_data_folder, is_imported
+from repro.storage.paths import is_imported
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ def find_external_corpus(name: str) -> ExternalCorpus | None:
             num_bytes=lambda: 2 * estimate_text_size(*list_content_files(corpus.folder)),
         )
     if name in SOURCES:
-        folder = get_local_copy(name, get_data_folder())
+        folder = get_local_copy(name)
         return ExternalCorpus(
-            make=_make_pairs_builder(name),
+            make=lambda path: _write_source(name, path),
             origin=_compute_origin(name),
             suites=(),
             num_bytes=lambda: estimate_text_size(*list_pair_files(folder)),
         )
     if name in SUITES:
-        check_suite(name, get_data_folder())
+        check_suite(name)
         return ExternalCorpus(
-            make=lambda folder: make_suite(name, get_data_folder(), folder / "suites" / name),
+            make=lambda folder: make_suite(name, folder / "suites" / name),
             origin=_compute_origin(name),
             suites=(name,),
             num_bytes=lambda: 0,
@@ -71,7 +71,7 @@ def find_external_corpus(name: str) -> ExternalCorpus | None:
 def find_corpus_of_suite(suite: str) -> str | None:
     """Return the corpus of a suite, or None if it is unknown. ValueError if it is known but its files are missing."""
     if suite in SUITES:
-        check_suite(suite, get_data_folder())
+        check_suite(suite)
         return suite
     return find_imported(suite).corpus if is_imported(suite) else None
 
@@ -86,12 +86,9 @@ def list_external_suites() -> list[str]:
     return [*SUITES, *MTEB_SUITES, *list_imported_corpora()]
 
 
-def _make_pairs_builder(name: str) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        num_pairs = write_pairs(folder / "train.arrow", load_source(name, get_data_folder()), with_negatives=True)
-        (folder / "report.json").write_text(json.dumps({"num_pairs": num_pairs}) + "\n", encoding="utf-8")
-
-    return make
+def _write_source(name: str, folder: Path) -> None:
+    num_pairs = write_pairs(folder / "train.arrow", load_source(name), with_negatives=True)
+    (folder / "report.json").write_text(json.dumps({"num_pairs": num_pairs}) + "\n", encoding="utf-8")
 
 
 def _compute_origin(name: str) -> str:

@@ -10,6 +10,15 @@ from repro.data.mined.desk import build_desk
 from repro.storage.files import atomic_folder
 
 
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder of local copies, which all commands use."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("REPRO_DATA", str(folder))
+    return folder
+
+
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the real corpus `desk`. Parallel test processes share it."""

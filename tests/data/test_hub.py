@@ -30,31 +30,28 @@ def test_domains_match_table_5() -> None:
     assert all(domain.num_rows % 16_384 == 0 for domain in domains.values())
 
 
-def test_absent_source_is_named(tmp_path: Path) -> None:
+def test_absent_source_is_named(data_folder: Path) -> None:
     with pytest.raises(ValueError, match=r"300 GB.*hf download nomic-ai/nomic_embed_unsupervised"):
-        get_local_copy("nomic-unsupervised", tmp_path)
-    with pytest.raises(ValueError, match="bge-full-data"):
-        get_local_copy("laion", tmp_path)
+        get_local_copy("nomic-unsupervised")
 
 
-def test_local_copy_is_read(tmp_path: Path) -> None:
+def test_local_copy_is_read(data_folder: Path) -> None:
     """Empty texts are marked as in the authors' loader. Files that a system adds are ignored."""
-    folder = write_copy(tmp_path)
+    folder = write_copy(data_folder)
     for name in ("._train-00000-of-00001.parquet", ".cache/part.jsonl", "__MACOSX/train.parquet"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"a file that a system adds")
-    assert [row[1:5] for row in load_source("nomic-unsupervised", tmp_path)] == [
+    assert [row[1:5] for row in load_source("nomic-unsupervised")] == [
         ("a", "b", "paq", "paq"),
         ("c", EMPTY, "npr", "npr"),
     ]
     (folder / "train-00000-of-00001.parquet").unlink()
     with pytest.raises(ValueError, match="is not in"):
-        get_local_copy("nomic-unsupervised", tmp_path)
+        get_local_copy("nomic-unsupervised")
 
 
-def test_domains_have_their_own_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
-    write_copy(tmp_path, [ROWS[0], ROWS[1] | {"document": "d"}])
+def test_domains_have_their_own_prompts(data_folder: Path) -> None:
+    write_copy(data_folder, [ROWS[0], ROWS[1] | {"document": "d"}])
     fields = {"corpus": "nomic-unsupervised", "num_pairs": None, "suite": "planted"}
     with_prompts, plain = base("smoke", **fields, prompts="task"), base("smoke", **fields)
     tokenizer = load_tokenizer("minilm")
@@ -75,14 +72,14 @@ def test_domains_have_their_own_prompts(tmp_path: Path, monkeypatch: pytest.Monk
         assert read_ids(run, side, text) == tokenize([expected], tokenizer, run.max_tokens).pad([0])[0][0].tolist()
 
 
-def test_first_positive_is_taken(tmp_path: Path) -> None:
+def test_first_positive_is_taken(data_folder: Path) -> None:
     """A row without a document is refused, with its place."""
-    folder = tmp_path / "bge-full-data" / "data"
+    folder = data_folder / "bge-full-data" / "data"
     folder.mkdir(parents=True)
     row = {"query": "a", "pos": ["b", "c"], "neg": ["d", ""], "prompt": "x"}
     write_rows(folder / "fiqa-00000-of-00002.parquet", [row])
     write_rows(folder / "nq.jsonl", [row, {"query": "c"}])
-    rows = load_source("bge-full-data", tmp_path)
+    rows = load_source("bge-full-data")
     for domain in ("fiqa", "nq"):
         pair = next(rows)
         assert (pair.document, pair.domain, pair.negatives) == ("b", domain, ("d",))

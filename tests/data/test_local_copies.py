@@ -39,15 +39,6 @@ ROW = '{"query": "a", "document": "b", "negative": ["c"], "dataset": "nli"}'
 COLLECTION = Retrieval("scifact", ("d1", "d2"), ("one", "two"), ("q1",), ("a",), {"q1": {"d1": 1}})
 
 
-@pytest.fixture
-def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder of local copies, which all commands use."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    monkeypatch.setenv("REPRO_DATA", str(folder))
-    return folder
-
-
 class Server:
     """A web server on loopback that serves bytes, can break connections, and records the requested ranges."""
 
@@ -127,7 +118,7 @@ def test_killed_download_resumes(serve: Callable[..., Server], tmp_path: Path, p
 
 
 @pytest.fixture
-def fetched(serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fetched(serve: Callable[..., Server], data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Fetch a tiny SciFact from a server on loopback, and return its folder."""
     write_beir_folder(tmp_path / "source" / "scifact", COLLECTION)
     archive = pack_folder(tmp_path / "source" / "scifact", tmp_path / "scifact.zip")
@@ -136,65 +127,65 @@ def fetched(serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.Mo
     content = archive.read_bytes()
     tiny = replace(BENCHMARKS["scifact"], md5=compute_md5(content))
     monkeypatch.setattr("repro.data.paper.local_copies.BENCHMARKS", {**BENCHMARKS, "scifact": tiny})
-    return fetch("scifact", tmp_path / "data", progress=ignore, base=serve(content).url)
+    return fetch("scifact", progress=ignore, base=serve(content).url)
 
 
-def test_archive_is_unpacked_with_checksums(fetched: Path, tmp_path: Path) -> None:
-    assert fetched == get_copy_folder("scifact", tmp_path / "data")
+def test_archive_is_unpacked_with_checksums(fetched: Path) -> None:
+    assert fetched == get_copy_folder("scifact")
     assert load_beir(fetched).documents == ("one", "two")
     checksums = json.loads((fetched / CHECKSUMS).read_text())
     assert checksums["revision"].startswith("md5 ")
     assert set(checksums["files"]) == {"corpus.jsonl", "queries.jsonl", "qrels/test.tsv"}
     assert checksums["files"]["corpus.jsonl"]["sha256"] == hash_file(fetched / "corpus.jsonl")
-    assert not list(fetched.parent.glob("*.zip*")) and find_problems("scifact", tmp_path / "data") == []
+    assert not list(fetched.parent.glob("*.zip*")) and find_problems("scifact") == []
 
 
 @pytest.mark.parametrize("content", ['{"files": {"corp', "[]", '{"files": {"corpus.jsonl": {"size": 3}}}'])
-def test_damaged_checksums_lose_nothing(fetched: Path, tmp_path: Path, content: str) -> None:
+def test_damaged_checksums_lose_nothing(fetched: Path, content: str) -> None:
     (fetched / CHECKSUMS).write_text(content)
     before = sorted(fetched.rglob("*"))
-    [problem] = find_problems("scifact", tmp_path / "data")
+    [problem] = find_problems("scifact")
     assert CHECKSUMS in problem
     for function in (fetch, compute_version):
         with pytest.raises(ValueError, match=CHECKSUMS):
-            function("scifact", tmp_path / "data")
+            function("scifact")
     assert sorted(fetched.rglob("*")) == before
     (fetched / CHECKSUMS).unlink()
-    assert fetch("scifact", tmp_path / "data", progress=ignore) == fetched
-    assert not find_problems("scifact", tmp_path / "data")
+    assert fetch("scifact", progress=ignore) == fetched
+    assert not find_problems("scifact")
 
 
-def test_hidden_files_are_no_copy(fetched: Path, tmp_path: Path) -> None:
+def test_hidden_files_are_no_copy(fetched: Path) -> None:
     (fetched / CHECKSUMS).unlink()
-    before = compute_version("scifact", tmp_path / "data")
+    before = compute_version("scifact")
     for name in (".DS_Store", "qrels/._test.tsv", ".cache/huggingface/corpus.jsonl"):
         (fetched / name).parent.mkdir(parents=True, exist_ok=True)
         (fetched / name).write_text("x")
-    assert compute_version("scifact", tmp_path / "data") == before
-    other = get_copy_folder("nfcorpus", tmp_path / "data")
+    assert compute_version("scifact") == before
+    other = get_copy_folder("nfcorpus")
     other.mkdir()
     (other / ".DS_Store").write_text("x")
-    assert "is not in" in find_problems("nfcorpus", tmp_path / "data")[0]
+    assert "is not in" in find_problems("nfcorpus")[0]
 
 
-def test_changed_files_are_named(fetched: Path, tmp_path: Path) -> None:
+def test_changed_files_are_named(fetched: Path) -> None:
     """Equal sizes are compared by sha256, unless the check is quick."""
     corpus = (fetched / "corpus.jsonl").read_text()
     (fetched / "corpus.jsonl").write_text(corpus.replace("one", "eno"))
     (fetched / "queries.jsonl").write_text("")
     (fetched / "qrels" / "test.tsv").unlink()
-    lines = find_problems("scifact", tmp_path / "data")
+    lines = find_problems("scifact")
     for name in ("corpus.jsonl", "queries.jsonl", "test.tsv"):
         assert sum(name in line for line in lines) == 1
-    assert len(find_problems("scifact", tmp_path / "data", is_thorough=False)) == 2
+    assert len(find_problems("scifact", is_thorough=False)) == 2
 
 
-def test_absent_set_is_named(tmp_path: Path) -> None:
+def test_absent_set_is_named(data_folder: Path) -> None:
     """The message has the size and the command that fetches it."""
-    (line,) = find_problems("nq", tmp_path)
+    (line,) = find_problems("nq")
     assert "498 MB" in line and "repro fetch nq" in line
     with pytest.raises(ValueError, match=r"5500 MB.*repro fetch cqadupstack"):
-        benchmarks.check_suite("cqadupstack", tmp_path)
+        benchmarks.check_suite("cqadupstack")
     with pytest.raises(ValueError, match="laion"):
         resolve_sources("laion")
 
@@ -203,7 +194,7 @@ def test_suite_of_local_copies_runs(data_folder: Path) -> None:
     run = base("smoke", suite="cqadupstack")
     with pytest.raises(ValueError, match="cqadupstack"):
         make_searched_stage(run)
-    for folder in list_beir_folders("cqadupstack", data_folder).values():
+    for folder in list_beir_folders("cqadupstack").values():
         write_beir_folder(folder, COLLECTION)
     make_searched_stage(run).build()
     assert len(load_run_suite(run).datasets) == 12
@@ -251,17 +242,17 @@ def test_unfinished_fetch_is_no_corpus(data_folder: Path, monkeypatch: pytest.Mo
     ]
 
 
-def test_failed_fetch_allows_manual_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fetch_allows_manual_copy(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*words: object) -> None:
         raise OSError("no such host")
 
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", refuse)
     with pytest.raises(ValueError, match="or put a copy in"):
-        fetch("nomic-supervised", tmp_path, progress=ignore)
-    folder = get_copy_folder("nomic-supervised", tmp_path)
+        fetch("nomic-supervised", progress=ignore)
+    folder = get_copy_folder("nomic-supervised")
     folder.mkdir(exist_ok=True)
     (folder / "x.jsonl").write_text(ROW)
-    assert get_local_copy("nomic-supervised", tmp_path) == folder
+    assert get_local_copy("nomic-supervised") == folder
 
 
 def test_licences_match_mteb() -> None:

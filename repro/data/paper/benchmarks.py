@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from repro.data.beir import write_suite
 from repro.data.folders import is_beir
+from repro.storage.paths import get_data_folder
 
 ARCHIVES = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
 UNSTATED = "not stated by mteb"
@@ -56,36 +57,31 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The nine collections of truncated BEIR in the official code, and the forums of figure 7."""
 
 
-def list_beir_folders(name: str, data_dir: Path) -> dict[str, Path]:
+def list_beir_folders(name: str) -> dict[str, Path]:
     """Return the BEIR folders of an archive by their names in a suite, whether they exist or not."""
-    root = data_dir / "beir" / name
+    root = get_data_folder() / "beir" / name
     parts = BENCHMARKS[name].parts
     return {f"{name}-{part}": root / part for part in parts} if parts else {name: root}
 
 
-def list_missing_archives(suite: str, data_dir: Path) -> list[str]:
-    """Return the archives of a suite that are missing or incomplete."""
-    return [name for name in SUITES[suite] if not all(map(is_beir, list_beir_folders(name, data_dir).values()))]
-
-
-def check_suite(suite: str, data_dir: Path) -> None:
+def check_suite(suite: str) -> None:
     """Raise ValueError if archives of a suite are missing. The message has their size and the fetch command."""
-    missing = list_missing_archives(suite, data_dir)
+    missing = [name for name in SUITES[suite] if not all(map(is_beir, list_beir_folders(name).values()))]
     if missing:
         size = sum(BENCHMARKS[name].size_mb for name in missing)
         label = "truncated BEIR" if suite == "beir" else suite
         raise ValueError(
-            f"suite {suite!r}: {missing} of {label} (archives of about {size} MB) are not in {data_dir / 'beir'}; on a "
-            f"machine with internet: repro fetch {suite} --data-dir {data_dir}"
+            f"suite {suite!r}: {missing} of {label} (archives of about {size} MB) are not in {get_data_folder() / 'beir'}; on "
+            f"a machine with internet: repro fetch {suite} --data-dir {get_data_folder()}"
         )
 
 
-def make_suite(suite: str, data_dir: Path, folder: Path) -> None:
+def make_suite(suite: str, folder: Path) -> None:
     """Write a suite of symbolic links to the folders of a local copy. Raises ValueError if archives are missing."""
-    check_suite(suite, data_dir)
+    check_suite(suite)
     rows = []
     for name in SUITES[suite]:
-        for dataset, source in list_beir_folders(name, data_dir).items():
+        for dataset, source in list_beir_folders(name).items():
             (folder / dataset).parent.mkdir(parents=True, exist_ok=True)
             # Links, because the collections take gigabytes and are never written to.
             (folder / dataset).symlink_to(source.resolve(), target_is_directory=True)

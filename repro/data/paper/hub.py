@@ -18,6 +18,7 @@ from repro.data.pairs import Row, make_id
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign_rows
 from repro.data.wording import normalise
+from repro.storage.paths import get_data_folder
 
 EMPTY = "[empty]"
 """Replacement of an empty text, as in the authors' loader."""
@@ -151,25 +152,22 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
 )
 
 
-def get_source(name: str) -> HubSource:
-    """Return a source by name. Raises ValueError if it is unknown."""
-    if name not in SOURCES:
-        raise ValueError(f"unknown source {name!r}; choose one of {list(SOURCES)}")
-    return SOURCES[name]
+def get_source_folder(name: str) -> Path:
+    """Return the folder of the local copy of a source, whether it exists or not."""
+    return get_data_folder() / SOURCES[name].hub_id.split("/")[1]
 
 
-def get_local_copy(name: str, data_dir: Path) -> Path:
-    """Return the folder of a source below `data_dir`.
+def get_local_copy(name: str) -> Path:
+    """Return the folder of the local copy of a source.
 
     Raises:
         ValueError: if the copy is missing or incomplete. The message has its size and the command that fetches it.
     """
-    source = get_source(name)
-    folder = data_dir / source.hub_id.split("/")[1]
+    source, folder = SOURCES[name], get_source_folder(name)
     if not any(list_pair_files(folder)):
         raise ValueError(
             f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
-            f"repro fetch {name} --data-dir {data_dir}, or hf download {source.hub_id} --repo-type dataset "
+            f"repro fetch {name} --data-dir {folder.parent}, or hf download {source.hub_id} --repo-type dataset "
             f"--local-dir {folder}"
         )
     if reason := find_incomplete_reason(name, folder):
@@ -194,14 +192,14 @@ def list_pair_files(folder: Path) -> Iterator[Path]:
     return (path for path in list_visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
 
 
-def load_source(name: str, data_dir: Path) -> Iterator[Row]:
+def load_source(name: str) -> Iterator[Row]:
     """Yield the pairs of a local copy in constant memory, file by file in the order of their names.
 
     Each dataset of the collection is both domain and source of its pairs. The paper clusters within it (§5). As in the
     authors' loader, only the first document of a list of positives is used, and an empty text becomes "[empty]".
     Prompts are added later, when texts are tokenised.
     """
-    source, folder = get_source(name), get_local_copy(name, data_dir)
+    source, folder = SOURCES[name], get_local_copy(name)
     number = 0
     for path in sorted(list_pair_files(folder)):
         for pair in read_foreign_rows(path, Columns(source.columns)):

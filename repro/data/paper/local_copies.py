@@ -14,7 +14,7 @@ from typing import Any
 from repro.data.folders import list_visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.download import download
-from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason
+from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason, get_source_folder
 from repro.data.readers import unpack
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, json_object
@@ -35,10 +35,9 @@ def resolve_sources(name: str) -> tuple[str, ...]:
     return SUITES.get(name, (name,))
 
 
-def get_copy_folder(name: str, data_dir: Path | None = None) -> Path:
+def get_copy_folder(name: str) -> Path:
     """Return the folder of the local copy of one source."""
-    root = data_dir or get_data_folder()
-    return root / SOURCES[name].hub_id.split("/")[1] if name in SOURCES else root / "beir" / name
+    return get_source_folder(name) if name in SOURCES else get_data_folder() / "beir" / name
 
 
 def format_size(name: str) -> str:
@@ -46,12 +45,12 @@ def format_size(name: str) -> str:
     return f"{SOURCES[name].size_gb} GB" if name in SOURCES else f"{BENCHMARKS[name].size_mb} MB"
 
 
-def fetch(name: str, data_dir: Path | None = None, *, progress: Progress = print, base: str = ARCHIVES) -> Path:
+def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Path:
     """Download one source if it is missing, write its checksums, and return its folder.
 
     A further call resumes an interrupted download. `base` is the address of BEIR's archives.
     """
-    folder = get_copy_folder(name, data_dir)
+    folder = get_copy_folder(name)
     if (folder / CHECKSUMS).is_file():
         read_checksums(folder, name)
         # The marker remains if the process was killed after it wrote the checksums and before it removed the marker.
@@ -81,12 +80,12 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
         part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def find_problems(name: str, data_dir: Path | None = None, *, is_thorough: bool = True) -> list[str]:
+def find_problems(name: str, *, is_thorough: bool = True) -> list[str]:
     """Return a line for each file that is missing or has changed. Without `is_thorough`, only sizes are compared.
 
     A manual copy has no checksums, so it cannot be verified. The line then explains how to create them.
     """
-    folder = get_copy_folder(name, data_dir)
+    folder = get_copy_folder(name)
     checksums = folder / CHECKSUMS
     if not _list_files(folder):
         return [
@@ -132,9 +131,9 @@ def read_checksums(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     return files
 
 
-def compute_version(name: str, data_dir: Path | None = None) -> str:
+def compute_version(name: str) -> str:
     """Return the version of a copy's content: a digest of its checksums, or names and sizes if it has none."""
-    folder = get_copy_folder(name, data_dir)
+    folder = get_copy_folder(name)
     checksums = folder / CHECKSUMS
     if checksums.is_file():
         # damaged checksums would change the version and cause a rebuild of everything that depends on it
