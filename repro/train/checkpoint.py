@@ -80,10 +80,10 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
     nothing is modified.
     """
     path = folder / CHECKPOINT_FILE
-    if not path.is_file():
+    state = read_state(folder)
+    if state is None:
         return None
     with _open_checkpoint(path) as file:
-        state = _parse_state(file.metadata() or {})
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     if state.run_id != run_id:
         raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
@@ -91,25 +91,13 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
     return state
 
 
-def read_sessions(folder: Path) -> list[Mapping[str, Any]]:
-    """Return the sessions that are stored in the checkpoint of a folder. The list is empty if there are none.
-
-    Raises ValueError if the checkpoint is damaged.
-    """
+def read_state(folder: Path) -> TrainState | None:
+    """Return the state in the checkpoint of a folder, or None if there is none. Raises ValueError if it is damaged."""
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
-        return []
+        return None
     with _open_checkpoint(path) as file:
-        return list(_parse_state(file.metadata() or {}).sittings)
-
-
-def read_chunks(folder: Path) -> str:
-    """Return the chunk sizes in the checkpoint of a folder, or "". Raises ValueError if it is damaged."""
-    path = folder / CHECKPOINT_FILE
-    if not path.is_file():
-        return ""
-    with _open_checkpoint(path) as file:
-        return _parse_state(file.metadata() or {}).chunks
+        return _parse_state(file.metadata() or {})
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def choose_chunks(
     if override is not None:
         return override
     if stored:
-        return parse_sizes(stored)
+        return ChunkSizes(*map(int, stored.split(",")))
     default = ChunkSizes()
     if gpu_bytes is not None:
         # A share of the total memory. The free memory depends on other programs, and the sizes should not.
@@ -151,12 +151,6 @@ def choose_chunks(
     bytes_per_text = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
     sizes = [max(MIN_TEXTS_PER_CHUNK, int(budget / num_bytes)) for num_bytes in bytes_per_text]
     return ChunkSizes(*(size if max_texts is None else min(max_texts, size) for size in sizes))
-
-
-def parse_sizes(text: str) -> ChunkSizes:
-    """Parse the sizes in a checkpoint or record."""
-    texts, contexts = text.split(",")
-    return ChunkSizes(int(texts), int(contexts))
 
 
 def read_chunks_variable() -> ChunkSizes | None:

@@ -121,7 +121,10 @@ def compute_batch_hash(pairs_B: np.ndarray) -> str:
 
 def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, is_shared: bool) -> Feed:
     """Return the texts of a batch, or this process's share. `num_contexts` is 0 for a model without context."""
-    own_B = _select_share(batch.pairs_B) if is_shared else batch.pairs_B
+    own_B = batch.pairs_B
+    if is_shared:
+        # Shares are equal, because `repro.train.sharing.explain_indivisible` rejects other numbers of processes.
+        own_B = own_B.reshape(count_processes(), -1)[rank()]
     contexts = None
     if num_contexts:
         # Contexts come from the whole batch, also if this process computes only a share of it.
@@ -181,14 +184,6 @@ def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: i
     # Every document is used once before any is repeated.
     repeats = generator.choice(num_documents, num_contexts - num_documents, replace=True)
     return np.concatenate([np.arange(num_documents), repeats])
-
-
-def _select_share(pairs_B: np.ndarray) -> np.ndarray:
-    """Return this process's equal share of a batch."""
-    assert len(pairs_B) % count_processes() == 0, (
-        "`repro.train.sharing.explain_indivisible` rejects such numbers of processes"
-    )
-    return pairs_B.reshape(count_processes(), -1)[rank()]
 
 
 def get_sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:

@@ -21,8 +21,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -133,10 +133,15 @@ def train(
     # Otherwise the log would include the peak of earlier work in this process.
     if model.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(model.device)
-    feeds = _iter_feeds(model, data, settings, state.step)
+    reads_documents = isinstance(model, ContextualModel) and not model.config.is_blind
+    num_contexts = model.config.num_contexts if reads_documents else 0
+    steps = range(state.step, settings.num_steps)
+    feeds = iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=num_contexts, seed=settings.seed)
+    # Rank 0 has the log.
+    open_log = MetricsLog(folder, state.step, state.log_sha256) if rank() == 0 else nullcontext()
     # Training seeds the global generators, so restore them for the caller afterwards.
     devices = range(torch.cuda.device_count())
-    with torch.random.fork_rng(devices=devices), _open_log(folder, state) as log, closing(feeds), delay_stops():
+    with torch.random.fork_rng(devices=devices), open_log as log, closing(feeds), delay_stops():
         while not _is_finished(state, settings):
             state, line = _run_step(model, optimizer, feeds, settings, state)
             set_apart = data.set_apart if is_measured_after(state.step, settings.num_steps) else None
@@ -263,16 +268,6 @@ def _run_step(
     return state, line
 
 
-def _iter_feeds(
-    model: Model, data: TrainData, settings: TrainSettings, first_step: int
-) -> Generator[StepFeed, None, None]:
-    """Yield the feeds of this process for each step from `first_step` on."""
-    reads_documents = isinstance(model, ContextualModel) and not model.config.is_blind
-    num_contexts = model.config.num_contexts if reads_documents else 0
-    steps = range(first_step, settings.num_steps)
-    return iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=num_contexts, seed=settings.seed)
-
-
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
     """Return the stages and the loss of a batch for the gradient cache, in the precision of the model's device."""
     uses_bfloat16 = model.device.type == "cuda" and settings.switches.autocast
@@ -387,11 +382,6 @@ def _save_checkpoint(
         write_checkpoint(folder, state, model, optimizer)
     # Only now: until the new checkpoint is on disk, the old one refers to the earlier weights.
     remove_worse_weights(folder, state)
-
-
-def _open_log(folder: Path, state: TrainState) -> AbstractContextManager[MetricsLog | None]:
-    """Open the log in rank 0. Other processes have none."""
-    return MetricsLog(folder, state.step, state.log_sha256) if rank() == 0 else nullcontext()
 
 
 def measure_gpu_bytes(device: torch.device) -> int | None:

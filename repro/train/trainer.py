@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
 from repro.pipeline.prompting import PromptedTexts
 from repro.pipeline.token_coverage import count_tokens
-from repro.spec import Run, get_first_phase, nested_widths
+from repro.spec import FIELDS, Run, get_first_phase, nested_widths
 from repro.spec.identity import get_training_id
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
@@ -36,7 +36,7 @@ from repro.storage.paths import get_home, is_imported, run_folder
 from repro.storage.platform_info import measure_free_bytes
 from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
-from repro.train.checkpoint import list_switches, read_checkpoint_step, read_chunks, read_metrics, read_sessions
+from repro.train.checkpoint import list_switches, read_checkpoint_step, read_metrics, read_state
 from repro.train.chunks import ChunkSizes, choose_chunks, read_chunks_variable
 from repro.train.feed import Filtered, SetApart, TrainData
 from repro.train.loop import TrainSettings, measure_gpu_bytes, train
@@ -145,7 +145,8 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     if inputs.first_phase is not None:
         first_phase_id = get_training_id(inputs.first_phase.run)
         provenance["first_phase"] = first_phase_id
-        provenance["first_phase_sittings"] = read_sessions(run_folder(first_phase_id))
+        first_phase_state = read_state(run_folder(first_phase_id))
+        provenance["first_phase_sittings"] = list(first_phase_state.sittings) if first_phase_state else []
     # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
     if rank() > 0:
         return model.eval(), Summary({}, {}, provenance)
@@ -210,12 +211,15 @@ def prepare_training(
     )
     if inputs.known_positives is not None:
         progress(f"  {inputs.known_positives.describe()}")
+    free = measure_free_bytes()
+    state = read_state(run_folder(settings.run_id))
     chunks = choose_chunks(
         model.config,
         measure_gpu_bytes(model.device),
         settings.switches,
-        free=_compute_free_share(),
-        stored=read_chunks(run_folder(settings.run_id)),
+        # the share of each process of this job
+        free=None if free is None else free // count_processes(),
+        stored=state.chunks if state else "",
         num_texts=run.batch_size * (2 + run.num_hard_negatives),
     )
     return model, data, replace(settings, chunks=chunks), sampler
@@ -257,12 +261,6 @@ def explain_none_set_apart(corpus: str) -> str:
         f"kept_weights='best': corpus {corpus!r} has no pairs set apart, which only imported corpora of at least "
         f"{SET_APART_FROM} documents have: use kept_weights='last'"
     )
-
-
-def _compute_free_share() -> int | None:
-    """Return the free memory per process of this job in bytes. None if it is unknown."""
-    free = measure_free_bytes()
-    return None if free is None else free // count_processes()
 
 
 def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
@@ -326,22 +324,15 @@ def make_base_config(run: Run) -> ModelConfig:
     """Return the model config from the run's own fields. This reads no file."""
     head_size = LARGE_HEAD_SIZE if run.hidden_size >= 512 else SMALL_HEAD_SIZE
     return ModelConfig(
-        architecture=run.architecture,
-        backbone=run.backbone,
-        num_layers=run.num_layers,
-        num_first_stage_layers=run.num_first_stage_layers,
-        hidden_size=run.hidden_size,
         num_heads=max(1, run.hidden_size // head_size),
         intermediate_size=4 * run.hidden_size,
-        num_contexts=run.num_contexts,
-        tokens_per_document=run.tokens_per_document,
-        num_soft_prompts=run.num_soft_prompts,
-        sequence_dropout=run.sequence_dropout,
-        pooling=run.pooling,
-        residual=run.residual,
-        prompts=run.prompts,
-        max_tokens=run.max_tokens,
+        **_copy_fields(run, ModelConfig),
     )
+
+
+def _copy_fields(run: Run, target: type) -> dict[str, Any]:
+    """Return the values of the fields that a run and another dataclass have in common."""
+    return {field.name: getattr(run, field.name) for field in fields(target) if field.name in FIELDS}
 
 
 def check_model(run: Run) -> None:
@@ -408,21 +399,8 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
             f"num_epochs={run.num_epochs} of {count_noun(num_batches, 'batch', 'batches')} are less than one step of "
             f"batches_a_step={run.batches_a_step}: use more epochs or pairs, or smaller steps"
         )
-    return TrainSettings(
-        run_id=get_training_id(run),
-        seed=run.seed,
-        num_steps=num_steps,
-        learning_rate=run.learning_rate,
-        num_warmup_steps=run.num_warmup_steps,
-        first_stage_rate=run.first_stage_rate,
-        weight_decay=run.weight_decay,
-        max_grad_norm=run.max_grad_norm,
-        temperature=run.temperature,
-        loss=run.loss,
-        nested_sizes=nested_widths(run),
-        batches_a_step=run.batches_a_step,
-        switches=read_switches(),
-    )
+    values = _copy_fields(run, TrainSettings) | {"num_steps": num_steps, "nested_sizes": nested_widths(run)}
+    return TrainSettings(run_id=get_training_id(run), switches=read_switches(), **values)
 
 
 def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:

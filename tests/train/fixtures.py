@@ -25,10 +25,10 @@ from tests.model.samples import WORDS
 NUM_PAIRS = 60
 
 
-def draw_tokens(num_texts: int, seed: int, longest: int = 9) -> Tokens:
-    """Return texts of 1 to `longest` token ids."""
+def draw_tokens(num_texts: int, seed: int) -> Tokens:
+    """Return texts of 1 to 9 token ids."""
     rng = np.random.default_rng(seed)
-    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, longest + 1, num_texts))]).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 10, num_texts))]).astype(np.int64)
     return Tokens(rng.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
 
 

@@ -177,15 +177,14 @@ def test_fitting_step_keeps_both_graphs() -> None:
 @pytest.mark.parametrize("text", ["64", "64,", "64,0", "64,-1", "64,128,256", "a,b", "6.4,1", "64;128", "9" * 5000])
 def test_impossible_sizes_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", text)
-    for read in (read_chunks_variable, lambda: check_model(SMOKE), lambda: choose_chunks(CONFIG, 2**30, Switches())):
+    for read in (
+        read_chunks_variable,
+        lambda: check_model(SMOKE),
+        lambda: choose_chunks(CONFIG, 2**30, Switches()),
+        lambda: execute(SMOKE, progress=ignore),
+    ):
         with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
             read()
-
-
-def test_impossible_sizes_train_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_CHUNKS", "64")
-    with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
-        execute(SMOKE, progress=ignore)
     assert not run_folder(run_id(SMOKE)).exists()
 
 
