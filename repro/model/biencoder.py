@@ -38,6 +38,7 @@ class Biencoder(TextEncoder):
         """Return T vectors per text, (N, T, D), as context for the second stage."""
         return self.mlp(segment_pool(self.embedder(texts), texts.mask_NS, num_segments))
 
-    def embed_texts(self, texts: Texts) -> Tensor:
-        """Return one vector per text, (N, D), not normalised."""
+    def embed_texts(self, texts: Texts, context_CE: Tensor | None = None) -> Tensor:
+        """Return one vector per text, (N, D), not normalised. There is no context."""
+        assert context_CE is None, "this model has no context"
         return self(texts)

@@ -169,19 +169,9 @@ class ContextualModel(TextEncoder):
             raise ValueError("no context is set: call set_context(texts), or set_context(None) for the null context")
         return self.context_CE
 
-    def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
-        """Return vectors under a context, (C, E). None selects the current context."""
-        return self.embed_texts(texts, context)
-
     def share_texts(self) -> AbstractContextManager[object]:
         """Return a block in which all contexts share the first layer's projections of a batch."""
         return self.second_stage_model.backbone.keep_projections()
-
-    def encode_under(
-        self, tokens: Tokens, contexts: Sequence[Tensor], batch_size: int | None = None
-    ) -> list[np.ndarray]:
-        """Return `encode_tokens` under each context, (C, E). This is faster than separate calls."""
-        return self._encode_each(tokens, contexts, batch_size)
 
     def context_vectors(self) -> Tensor:
         """Return the vectors of the current context, (C, D), without word columns. Raises ValueError if none is set."""

@@ -122,8 +122,11 @@ class TextEncoder(nn.Module):
         """Number of positions before each text."""
         return 0
 
-    def embed_texts(self, texts: Texts) -> Tensor:
-        """Return vectors under the current context, (N, D), not normalised. Each architecture implements it."""
+    def embed_texts(self, texts: Texts, context_CE: Tensor | None = None) -> Tensor:
+        """Return vectors under a context, or under the current one, (N, D), not normalised.
+
+        Each architecture implements it.
+        """
         raise NotImplementedError
 
     def current_context(self) -> Tensor | None:
@@ -157,13 +160,16 @@ class TextEncoder(nn.Module):
         """Return the vectors of tokens that already include their prompt, float32 (N, D)."""
         # Without texts, a model without a context raises no error.
         context = self.current_context() if len(tokens) else None
-        (vectors_ND,) = self._encode_each(tokens, [context], batch_size)
+        (vectors_ND,) = self.encode_under(tokens, [context], batch_size)
         return vectors_ND
 
-    def _encode_each(
-        self, tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None
+    def encode_under(
+        self, tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None = None
     ) -> list[np.ndarray]:
-        """Return the vectors of all texts under each context. None selects the current one."""
+        """Return `encode_tokens` under each context, (C, E). This is faster than separate calls.
+
+        A model without context accepts only None.
+        """
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         vectors = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
@@ -174,7 +180,7 @@ class TextEncoder(nn.Module):
                 texts = make_texts(*tokens.pad(rows)).to(self.device)
                 for index, context_CE in enumerate(contexts):
                     with self.precision():
-                        vectors_nD = self.embed_under(texts, context_CE).float()
+                        vectors_nD = self.embed_texts(texts, context_CE).float()
                     # Fill one array in place, so that millions of vectors are in memory only once.
                     if not len(vectors[index]):
                         vectors[index] = np.empty((len(tokens), vectors_nD.shape[1]), dtype=np.float32)
@@ -186,11 +192,6 @@ class TextEncoder(nn.Module):
     def share_texts(self) -> AbstractContextManager[object]:
         """Return a block in which several contexts share common computations of a batch."""
         return nullcontext()
-
-    def embed_under(self, texts: Texts, context: Tensor | None) -> Tensor:
-        """Return vectors under a context. A model without context accepts only None."""
-        assert context is None, "this model has no context"
-        return self.embed_texts(texts)
 
     def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
         """Return the positions of the texts of each batch."""

@@ -31,7 +31,7 @@ from tests.commands import get_exit_code, ignore
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *"abcdefghijklmnopqrstuvwxyz"]
 
 
-def write_encoder(folder: Path, backbone: str, num_layers: int = 2) -> Path:
+def write_encoder(folder: Path, backbone: str) -> Path:
     """Write a tiny random encoder in transformers' format, with a tokenizer of letters."""
     torch.manual_seed(0)
     config = ModelConfig(
@@ -43,7 +43,7 @@ def write_encoder(folder: Path, backbone: str, num_layers: int = 2) -> Path:
         vocab_size=len(WORDS) + 2,
         backbone_settings={"pad_token_id": 3},
     )
-    build_backbone(config, num_layers).model.save_pretrained(folder)
+    build_backbone(config, 2).model.save_pretrained(folder)
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.post_processor = processors.TemplateProcessing(
