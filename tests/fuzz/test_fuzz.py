@@ -28,7 +28,7 @@ from typer.main import get_command
 
 from repro.cli.errors import EXIT_BUG
 from repro.cli.main import app
-from repro.data.beir import load_beir, load_suite, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder, write_suite
 from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.readers import read_foreign_rows, unpack
@@ -47,7 +47,6 @@ from slurm.profiles import _read, _tables, load_profile
 from slurm.states import get_run_item
 from slurm.sweep import Submission, read_submissions
 from tests.commands import get_exit_code
-from tests.fuzz.collections import small
 from tests.fuzz.damage import damage_bytes, damage_values, damage_words
 
 pytestmark = pytest.mark.fuzz
@@ -79,7 +78,7 @@ def limit_seconds(seconds: int) -> Iterator[None]:
 
 
 def write_collection(folder: Path) -> None:
-    write_beir_folder(folder / "x", small("x"))
+    write_beir_folder(folder / "x", Retrieval("x", ("d1", "d2"), ("one", "two"), ("q1",), ("what",), {"q1": {"d1": 1}}))
     write_suite(folder, "zoo", [("x", "f")])
 
 
