@@ -76,14 +76,10 @@ def as_texts(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or is_table:
         raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
     items: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
-    invalid = next((index for index, text in enumerate(items) if not isinstance(text, str)), None)
-    if invalid is not None:
-        num_invalid = sum(not isinstance(text, str) for text in items)
-        raise ValueError(
-            f"text {invalid} of {len(items)} is {shorten(repr(items[invalid]))} ({type(items[invalid]).__name__}), not a string "
-            f"({num_invalid} in total): replace or remove it"
-        )
     for index, text in enumerate(items):
+        if not isinstance(text, str):
+            found = f"{shorten(repr(text))} ({type(text).__name__})"
+            raise ValueError(f"text {index} of {len(items)} is {found}, not a string: replace or remove it")
         if not text.isascii() and LONE_SURROGATE.search(text):
             raise ValueError(f"text {index} of {len(items)} contains half a letter (a lone surrogate): decode it again")
     return [str(text) for text in items]

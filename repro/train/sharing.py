@@ -32,8 +32,7 @@ def explain_indivisible(run: Run, num_processes: int) -> str:
     batches_a_step = run.batches_a_step
     if not batches_are_sharded(batches_a_step, num_processes) or size % num_processes == 0:
         return ""
-    divisors = f"{size} or {batches_a_step}" if batches_a_step > 1 else f"{size}"
     return (
         f"a batch of {size} cannot be shared equally by {num_processes} processes (nor can "
-        f"batches_a_step={batches_a_step} be distributed whole). The number of processes must divide {divisors}"
+        f"batches_a_step={batches_a_step} be distributed whole). The number of processes must divide {size} or {batches_a_step}"
     )
