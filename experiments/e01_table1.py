@@ -92,10 +92,10 @@ def runs(scale: str) -> tuple[Run, ...]:
     extra_lab_seeds = fresh.ROWS_AT_LAB if scale == "lab" else ()
     source_seeds = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale) + extra_lab_seeds
     cluster_seeds = seeds_at(scale, fresh.TABLE1) + extra_lab_seeds
-    other_seeds = seeds_at(scale, fresh.OTHER_ROWS)
+
     rows: list[tuple[dict[str, Any], tuple[int, ...]]] = [(row, source_seeds) for row in (NEITHER, ARCHITECTURE)]
     rows += [(row, cluster_seeds) for row in (BATCHES, BOTH)]
-    rows += [(NEITHER_RANDOM, other_seeds)]
+    rows += [(NEITHER_RANDOM, seeds_at(scale))]
     if scale in SCALES_WITH_DOMAINS:
         rows += [(row, cluster_seeds) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
     if scale in WHITENED_SEEDS:

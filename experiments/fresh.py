@@ -35,13 +35,10 @@ TABLE1 = tuple(range(3, 8))
 """Table 1 at desk: contextual batches with either architecture."""
 ROWS_AT_LAB = (4, 5, 6)
 """Table 1 at lab: all rows."""
-OTHER_ROWS: tuple[int, ...] = ()
-"""Table 1 at desk: the row of random batches."""
+
 SOURCE_ROWS = (0, *TABLE1)
 """Table 1 at desk: the rows of one source per batch. Seed 0 is the one that a user's own machine runs."""
-GRID: tuple[int, ...] = ()
-GRID_CLUSTERS = (64, 128, 256, 512, 1024, 4096)
-"""Figures 2, 3, 4, 12 and 13 at desk: seeds and cluster sizes of filtered biencoders."""
+
 PACKING = tuple(range(3, 13))
 """Figure 14 at desk: both packing orders at the smallest clusters."""
 SUPERVISED = (3, 4, 5, 6)
@@ -62,8 +59,7 @@ CROSSED = (*SCORED, *range(16, 25))
 """Figure 7 at desk."""
 REPACKED = (3, 4)
 """Figure 6: packings. Nothing is trained."""
-UNFILTERED: tuple[int, ...] = ()
-"""Figure 3 at desk: biencoders without the filter."""
+
 DEPTHS = tuple(range(3, 12))
 """Figure 17 at desk."""
 DOUBLED = tuple(range(3, 10))

@@ -22,16 +22,19 @@ HALF_A_POINT = 0.005
 """The δ of an order. The smallest gain that the paper's Table 1 counts is 0.7 points (62.4 to 63.1)."""
 BELOW_SMALLEST_GAIN = "half a point is below the smallest gain that the paper's table counts"
 BEYOND_CHANCE = "any difference beyond chance"
-HALF_A_POINT_IS_SMALL: dict[str, Any] = {
-    "delta": HALF_A_POINT,
-    "because": f"{BEYOND_CHANCE}; effects within half a point are small",
-}
-BELOW_PAPERS_GAINS: dict[str, Any] = {"delta": HALF_A_POINT, "because": f"{BEYOND_CHANCE}; {BELOW_SMALLEST_GAIN}"}
-SMALLEST_GAIN_OF_TABLE1: dict[str, Any] = {
-    "delta": HALF_A_POINT,
-    "because": f"{BEYOND_CHANCE}; effects within half a point, the smallest gain of Table 1, are small",
-}
-A_POINT_IS_SMALL: dict[str, Any] = {"delta": 0.01, "because": f"{BEYOND_CHANCE}; effects within one point are small"}
+
+
+def ignore_small(delta: float, note: str) -> dict[str, Any]:
+    """Return the options of a claim of any difference beyond chance, in which effects within `delta` are small."""
+    return {"delta": delta, "because": f"{BEYOND_CHANCE}; {note}"}
+
+
+HALF_A_POINT_IS_SMALL = ignore_small(HALF_A_POINT, "effects within half a point are small")
+BELOW_PAPERS_GAINS = ignore_small(HALF_A_POINT, BELOW_SMALLEST_GAIN)
+SMALLEST_GAIN_OF_TABLE1 = ignore_small(
+    HALF_A_POINT, "effects within half a point, the smallest gain of Table 1, are small"
+)
+A_POINT_IS_SMALL = ignore_small(0.01, "effects within one point are small")
 WHAT_A_READER_NOTICES = "half a point: what a reader would call an effect"
 
 

@@ -13,7 +13,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from figures.heatmap import CONTRAST_THRESHOLD, luminance
+from figures.heatmap import CONTRAST_THRESHOLD, luminance, write_cell
 from figures.intervals import compute_intervals, describe_interval, format_counts
 from figures.style import GREY, INK, format_value, label_values, make_axes, sort_values
 
@@ -69,31 +69,18 @@ def _draw_cells(differences: pd.DataFrame, diagonal: pd.Series, axes: Axes) -> Q
     for (row, column), value in np.ndenumerate(values):
         if row == column:
             score = diagonal.iloc[row]
-            _write(axes, row, column, "–" if np.isnan(score) else f"{score:.1f}", INK, bold=True)
+            write_cell(axes, row, column, "–" if np.isnan(score) else f"{score:.1f}", INK, "bold")
         elif np.isnan(value):
-            _write(axes, row, column, "–", INK)
+            write_cell(axes, row, column, "–", INK)
         else:
             colour = INK if luminance(mesh.to_rgba(value)) > CONTRAST_THRESHOLD else "white"
             # Adding zero turns -0.0 into 0.0.
-            _write(axes, row, column, f"{round(value, decimals) + 0.0:+.{decimals}f}", colour)
+            write_cell(axes, row, column, f"{round(value, decimals) + 0.0:+.{decimals}f}", colour)
     label_values(axes, list(differences.columns), [index + 0.5 for index in range(count)])
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.axhline(count, color=GREY, linewidth=0.9)
     return mesh
-
-
-def _write(axes: Axes, row: int, column: int, text: str, colour: str, *, bold: bool = False) -> None:
-    axes.text(
-        column + 0.5,
-        row + 0.5,
-        text,
-        ha="center",
-        va="center",
-        color=colour,
-        fontsize="small",
-        fontweight="bold" if bold else "normal",
-    )
 
 
 def _compute_cell_means(differences: pd.DataFrame, names: list[str]) -> pd.DataFrame:

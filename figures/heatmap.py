@@ -74,7 +74,7 @@ def _draw_panel(
     for (row, column), value in np.ndenumerate(values.to_numpy(float)):
         colour = "black" if np.isnan(value) or luminance(mesh.to_rgba(value)) > CONTRAST_THRESHOLD else "white"
         text = "–" if np.isnan(value) else f"{value:.{_get_decimals(span)}f}"
-        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize="small")
+        write_cell(axes, row, column, text, colour)
         if (row, column) in framed:
             axes.add_patch(
                 Rectangle((column + 0.06, row + 0.06), 0.88, 0.88, fill=False, edgecolor=colour, linewidth=1.6)
@@ -83,6 +83,12 @@ def _draw_panel(
     axes.set_yticks(np.arange(len(values)) + 0.5, [format_value(value) for value in values.index])
     axes.grid(False)
     return mesh
+
+
+def write_cell(axes: Axes, row: int, column: int, text: str, colour: str, weight: str = "normal") -> None:
+    """Write a text in the middle of a cell."""
+    style = {"color": colour, "fontsize": "small", "fontweight": weight}
+    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", **style)
 
 
 def luminance(colour: Sequence[float] | np.ndarray) -> float:

@@ -58,7 +58,7 @@ from repro.pipeline.inputs import Inputs
 from repro.storage.arrays import allocate_array
 
 SAMPLES = {"own16": 16, "own64": 64}
-WEIGHTS = ("flat", "training", "wrong", *SAMPLES, "own")
+
 DEPTH = 100
 TEXTS_IN_BATCH = 256
 
@@ -105,7 +105,7 @@ def compute_training_shares(inputs: Inputs) -> DocumentFrequencies:
 
 
 def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """Return the weight of each word, float32 (V,), for each name in WEIGHTS."""
+    """Return the weight of each word, float32 (V,), under each of the weightings named above."""
     weights = {"flat": np.ones(len(prior_V), np.float32), "training": -np.log(prior_V).astype(np.float32)}
     weights["wrong"] = DocumentFrequencies.count(wrong.documents).idf(prior_V)
     weights |= {name: compute_context_idf(own, count, seed, prior_V) for name, count in SAMPLES.items()}

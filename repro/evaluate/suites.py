@@ -128,15 +128,16 @@ class EvaluationOutputs:
     callback: Callable[[CollectionEnd], None] = lambda event: None
 
 
-class System(Protocol):
+class System:
     """A retrieval system: a model under contexts, or BM25."""
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the source corpus of a context, or None if it has none."""
+        return None
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return a run and its provenance."""
-        ...
+        raise NotImplementedError
 
     def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
         """Prepare to search a collection under each of these contexts."""
@@ -189,7 +190,7 @@ def evaluate_bm25(
 
 
 @dataclass
-class ModelSystem:
+class ModelSystem(System):
     """An encoder under contexts.
 
     1. The texts of a collection are tokenised once. They are embedded once per context, for all widths.
@@ -365,17 +366,11 @@ class ModelSystem:
 
 
 @dataclass(frozen=True)
-class Bm25System:
+class Bm25System(System):
     """BM25, which has no context. With candidates by dataset, it ranks only those."""
 
     candidates: Mapping[str, Hits] | None = None
     tokenizer: str = UNICODE
-
-    def source(self, collection: Collection, kind: str) -> Retrieval | None:
-        """Return None: BM25 has no context."""
-
-    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
-        """Do nothing: BM25 has no vectors to prepare."""
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the BM25 run and its parameters."""

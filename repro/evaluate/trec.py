@@ -96,8 +96,5 @@ def score_files(
         )
     num_junk = sum(all(grade < 0 for grade in grades.values()) for grades in judgements.values())
     if num_junk:
-        subject = count_noun(
-            num_junk, "query with only negative grades counts", "queries with only negative grades count"
-        )
-        progress(f"{subject} as 0, as in trec_eval")
+        progress(f"queries with only negative grades: {num_junk}; they count as 0, as in trec_eval")
     return {"num_queries": len(judgements)} | {measure: float(values.mean()) for measure, values in scores.items()}

@@ -33,7 +33,7 @@ from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import format_overrides
-from repro.spec.registry import experiments, find_paper
+from repro.spec.registry import find_paper
 from repro.spec.scales import get_scale
 from repro.storage.files import atomic_file, check_replaceable
 from repro.text import ABSENT, format_seconds
@@ -63,18 +63,18 @@ def write_report(
     scale: str,
     out: Path,
     render: Renderer,
-    shown: Iterable[Experiment] | None = None,
+    shown: Iterable[Experiment],
     *,
     render_forest: ForestRenderer | None = None,
     render_gains: Callable[[str], Path | None] | None = None,
 ) -> Path:
-    """Write the page for all experiments (or those in `shown`) at a scale, and return its path.
+    """Write the page for some experiments at a scale, and return its path.
 
     The page opens with Table 1, with the picture (SVG) by `render_gains`. `render_forest` draws all claims.
     """
     # Fail before minutes of drawing.
     check_replaceable(out)
-    chosen = [experiment for experiment in (experiments() if shown is None else shown) if experiment.runs(scale)]
+    chosen = (experiment for experiment in shown if experiment.runs(scale))
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, render)]
     sections.sort(key=lambda section: section.order)
     rows = list_forest_rows(line.judged for section in sections if section.paper == MAIN for line in section.lines)

@@ -200,8 +200,5 @@ def list_notes(suite: Mapping[str, Any]) -> list[str]:
     """Return a note per collection with a peculiarity."""
     rows = suite.get("datasets", [])
     parts = Counter(row["part_of"] for row in rows if row.get("part_of"))
-    combined = [
-        f"{name}: {count_noun(size, 'collection')}, which {'counts' if size == 1 else 'count'} once in the mean"
-        for name, size in parts.items()
-    ]
+    combined = [f"{name}: {count_noun(size, 'collection')}, counted once in the mean" for name, size in parts.items()]
     return [*combined, *(f"{row['name']}: {note}" for row in rows for note in row.get("quirks", []))]

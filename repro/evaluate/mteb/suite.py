@@ -36,7 +36,6 @@ from repro.evaluate.polarity import list_gensim_texts, load_film_reviews
 from repro.evaluate.retrieval import ENGLISH, search_bm25
 from repro.seeds import make_rng
 
-CATEGORIES = ("Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS", "Summarization")
 MAIN_SCORES = {
     "Classification": "accuracy",
     "Clustering": "v_measure",
