@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -87,7 +88,7 @@ def _draw_panel(
 
 def write_cell(axes: Axes, row: int, column: int, text: str, colour: str, weight: str = "normal") -> None:
     """Write a text in the middle of a cell."""
-    style = {"color": colour, "fontsize": "small", "fontweight": weight}
+    style: dict[str, Any] = {"color": colour, "fontsize": "small", "fontweight": weight}
     axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", **style)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from experiments import fresh
 from experiments.companions.e31_prefixes import ALL, IN_FULL, SCALES
 from experiments.e01_table1 import get_contextual_sizes
-from experiments.ours.e25_context_emergence import DIFFERENCE, OURS
+from experiments.ours.e25_context_emergence import CONTEXT_LABELS, DIFFERENCE, OURS
 from experiments.shared import BEYOND_CHANCE, BY_PART, HALF_A_POINT_IS_SMALL, NDCG, under
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
 
@@ -18,7 +18,6 @@ NARROW = (16, 32, 64)
 """The widths of interest. Every scale has them, except that smoke has only two."""
 NESTED = OURS | {"measure": "widths", "nested_sizes": tuple(sorted(set(ALL.values())))}
 PLAIN, IMPROVED = NESTED | {"loss": "infonce"}, NESTED | {"loss": "icl"}
-CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:

@@ -3,12 +3,12 @@
 from typing import Any
 
 from experiments.e01_table1 import BATCHES, NEITHER, get_sizes
+from experiments.ours.e44_context_designs import SCALES, SUITES
 from experiments.shared import NDCG
 from repro.spec import Column, Experiment, Row, Run, Table, base, by_scale, pick
 
-SCALES = ("smoke", "desk", "lab")
 SEEDS = {"smoke": (0,), "desk": (0,), "lab": (1,)}
-SUITES = {"smoke": "planted-validation", "desk": "desk-validation", "lab": "desk-validation"}
+
 TEXTS: dict[str, dict[str, str]] = {
     "documents": {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"},
     "views": {"smoke": "planted-tiny", "desk": "desk-views", "lab": "desk-views"},

@@ -18,7 +18,7 @@ from experiments.e01_table1 import (
     SEEDS,
     get_sizes,
 )
-from experiments.ours.e25_context_emergence import DIFFERENCE
+from experiments.ours.e25_context_emergence import CONTEXT_LABELS, DIFFERENCE
 from experiments.shared import HALF_A_POINT_IS_SMALL, NDCG, SCORE, under
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
@@ -43,7 +43,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
 
 
-CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
 COMPARISONS = {
     "in-corpus − biencoder": ("in-corpus", "biencoder"),
     "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus"),

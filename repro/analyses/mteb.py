@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,18 @@ if TYPE_CHECKING:
     from repro.model.contextual import Model
 
 
-CONTEXTS = {"own": ("own", "own"), "random": ("wrong", "fixed"), "null": ("null", "null")}
-"""For each context its name in the run's `test_contexts`, and its name in MtebModel."""
+class TaskContext(NamedTuple):
+    """A context for mteb tasks."""
+
+    asked_as: str  # name in the run's `test_contexts`
+    context: str  # name in MtebModel
+
+
+CONTEXTS = {
+    "own": TaskContext("own", "own"),
+    "random": TaskContext("wrong", "fixed"),
+    "null": TaskContext("null", "null"),
+}
 BENCHMARK = "MTEB(eng, v1)"
 MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
 """The main score in mteb of categories with a suite of their own."""
@@ -210,8 +220,8 @@ def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
         kind: MtebModel(
             model, context=context, context_seed=run.context_seed, fixed_context=texts if context == "fixed" else ()
         )
-        for kind, (field_value, context) in CONTEXTS.items()
-        if field_value in run.test_contexts.split("+")
+        for kind, (asked_as, context) in CONTEXTS.items()
+        if asked_as in run.test_contexts.split("+")
     }
 
 

@@ -8,8 +8,9 @@ Shapes: Q queries of all collections.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,11 +99,9 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
             weights = compute_mean_weights(rows)
             weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else np.asarray(values_Q)
             systems.append(System(_get_system_name(record.run), record, weighted_Q, strata_Q))
-    names = [system.name for system in systems]
+    num_named = Counter(system.name for system in systems)
     return [
-        System(f"{system.name} {system.record.id[:6]}", system.record, system.values_Q, system.strata_Q)
-        if names.count(system.name) > 1
-        else system
+        replace(system, name=f"{system.name} {system.record.id[:6]}") if num_named[system.name] > 1 else system
         for system in systems
     ]
 
