@@ -161,16 +161,11 @@ def check_num_contexts(num_contexts: int | None, called: str, maximum: int) -> N
         raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {maximum}")
 
 
-def check_without_context(
-    called: str, contexts: Sequence[str], num_contexts: int | None, other: str | None = None
-) -> None:
-    """Raise ValueError if context options are given for a model, or two models, without contexts."""
-    if tuple(contexts) == ("own",) and not num_contexts:
-        return
-    advice = f"{called} has no context: evaluate it"
-    if other is not None:
-        advice = f"{called} and {other} have no context: compare them"
-    raise ValueError(f"{advice} without --context and --num-contexts")
+def check_without_context(models: Sequence[str], contexts: Sequence[str], num_contexts: int | None) -> None:
+    """Raise ValueError if context options are given, since none of these models takes a context."""
+    if tuple(contexts) != ("own",) or num_contexts:
+        have = "has" if len(models) == 1 else "have"
+        raise ValueError(f"{' and '.join(models)} {have} no context: leave out --context and --num-contexts")
 
 
 def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:
@@ -179,7 +174,7 @@ def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: in
     if run is not None and run.architecture == CONTEXTUAL:
         check_num_contexts(num_contexts, source, run.num_contexts)
     elif run is not None:
-        check_without_context(source, contexts, num_contexts)
+        check_without_context([source], contexts, num_contexts)
 
 
 def check_revision(revision: str | None, *models: str | None) -> None:

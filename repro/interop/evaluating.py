@@ -200,7 +200,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     review = review_seen_queries(models, suite, read_collections(suite), progress, leave_out=request.leave_out_seen)
     suite = review.suite
     evaluator = _Evaluator(request, suite, review.collections, target, progress)
-    evaluator.check_context_options()
+    evaluator.check_context_options(models)
     systems = [evaluator.score_model(model) for model in models]
     if evaluator.includes_bm25 and BM25 not in {system.metadata["architecture"] for system in systems}:
         systems.append(evaluator.score_bm25(BM25))
@@ -291,13 +291,14 @@ class _Evaluator:
         num_documents = sum(len(collection.retrieval.documents) for collection in self.collections.values())
         return num_documents <= BM25_UP_TO
 
-    def check_context_options(self) -> None:
-        """Raise ValueError if context options are given but neither of two models takes contexts."""
-        request = self.request
-        if request.compare_with is None or (request.contexts == ("own",) and not request.num_contexts):
-            return
-        if not self._has_context(request.model) and not self._has_context(request.compare_with):
-            check_without_context(request.model, request.contexts, request.num_contexts, request.compare_with)
+    def check_context_options(self, models: Sequence[str]) -> None:
+        """Raise ValueError if context options are given but no model takes contexts.
+
+        Models are opened only if there are such options.
+        """
+        contexts, num_contexts = self.request.contexts, self.request.num_contexts
+        if (contexts != ("own",) or num_contexts) and not any(map(self._has_context, models)):
+            check_without_context(models, contexts, num_contexts)
 
     def _has_context(self, source: str) -> bool:
         run = find_named_run(source)
@@ -329,8 +330,6 @@ class _Evaluator:
             contexts = request.contexts
             if request.num_contexts is not None:
                 num_contexts = request.num_contexts
-        elif request.compare_with is None:
-            check_without_context(opened.called, request.contexts, request.num_contexts)
         widths = parse_widths(request.widths, opened.model)
         metadata = describe_model(opened) | describe_widths(opened, widths)
         needs_wrong = "wrong" in (*contexts, *request.whiten)
@@ -382,7 +381,6 @@ class _Evaluator:
         """Score BM25. Raises ValueError if options are given that need vectors, and no other model has any."""
         request = self.request
         if source == request.model and request.compare_with is None:
-            check_without_context(BM25, request.contexts, request.num_contexts)
             if request.whiten:
                 raise ValueError(f"--whiten {' '.join(request.whiten)}: bm25 has no vectors; leave it out")
             if request.widths is not None:
