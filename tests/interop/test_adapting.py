@@ -215,3 +215,19 @@ def test_contextual_models_are_refused(tmp_path: Path) -> None:
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
     with pytest.raises(ValueError, match="contextual"):
         adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=ignore)
+
+
+def test_narrow_exports_are_adapted(tmp_path: Path) -> None:
+    """An export of fewer dimensions is adapted. A model that is truncated after its last module is refused."""
+    model, corpus = make_model("biencoder"), write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+    export_sentence_transformers(model, tmp_path / "narrow", width=8)
+    adapt_model(str(tmp_path / "narrow"), str(corpus), tmp_path / "out", progress=ignore)
+    prefixes = normalize(model.encode([*DOCUMENTS, *TEXTS], "document")[:, :8])
+    fitted = make_whitening_map(Moments.of(prefixes[: len(DOCUMENTS)]), DEFAULT_SHRINKAGE)
+    vectors = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode_document(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(vectors, fitted(prefixes[len(DOCUMENTS) :]), atol=1e-4, rtol=0)
+    export_sentence_transformers(model, tmp_path / "plain")
+    cut = SentenceTransformer(str(tmp_path / "plain"), device="cpu", truncate_dim=8)
+    cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
+    with pytest.raises(ValueError, match="truncated to 8 dimensions"):
+        adapt_model(str(tmp_path / "cut"), str(corpus), tmp_path / "other", progress=ignore)
