@@ -16,8 +16,9 @@ from repro.report.scores import POINTS, find_records, list_contexts, list_notes,
 from repro.report.view import View
 from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
-from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
+from repro.text import ABSENT
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
 CONTEXT_NOTE = "Scores depend on the context documents: compare only scores that were made with the same ones."
@@ -200,7 +201,9 @@ def _get_column_header(record: Record, context: str) -> str:
 def _format_interval_cells(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:
     if strata_Q is None:
         strata_Q = np.zeros(len(values_Q), np.int64)
+    mean = stratified_mean(values_Q, strata_Q)
+    if not can_resample(strata_Q):
+        return f"{POINTS * mean:.1f}", ABSENT
     samples = paired_bootstrap(values_Q, np.zeros_like(values_Q), strata_Q)
     low, high = percentile_interval(samples)
-    mean = stratified_mean(values_Q, strata_Q)
     return f"{POINTS * mean:.1f}", f"{POINTS * low:.1f} – {POINTS * high:.1f}"

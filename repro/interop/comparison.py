@@ -20,9 +20,9 @@ from repro.evaluate.suites import Evaluation
 from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
 from repro.report.scores import POINTS, list_contexts, list_notes
 from repro.report.view import View, format_with_sign
-from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
-from repro.text import format_number
+from repro.text import ABSENT, format_number
 
 MEASURE_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"
@@ -32,6 +32,7 @@ INTERVAL_NOTE = (
     "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
     "not another training seed, other collections or another draw of context documents."
 )
+NO_INTERVAL_NOTE = "No interval: each collection has one query, so other queries could reverse a difference."
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Difference:
-    """Lead of the first column in the mean over collections, in points, with its interval."""
+    """Lead of the first column in the mean over collections, in points, with its interval.
+
+    Without an interval, because no collection has two queries, low and high are None.
+    """
 
     first: str
     other: str
     points: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     num_ahead: int
     num_collections: int
 
@@ -92,7 +96,7 @@ def compute_differences(columns: Sequence[Column]) -> list[Difference]:
     for other in others:
         # Weighting the values before resampling weights the collections in every resample.
         samples = POINTS * paired_bootstrap(first.get_weighted_values(), other.get_weighted_values(), first.strata_Q)
-        low, high = percentile_interval(samples)
+        low, high = percentile_interval(samples) if can_resample(first.strata_Q) else (None, None)
         points = first.mean - other.mean
         num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
         differences.append(Difference(first.label, other.label, points, low, high, num_ahead, len(first.datasets)))
@@ -101,14 +105,14 @@ def compute_differences(columns: Sequence[Column]) -> list[Difference]:
 
 @dataclass(frozen=True)
 class CollectionDifference:
-    """Lead of one context over another in one collection, in points, with its interval."""
+    """Lead of one context over another in one collection, in points, with its interval. None: there is one query."""
 
     collection: str
     first: str
     other: str
     points: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 def compute_collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
@@ -120,10 +124,10 @@ def compute_collection_differences(columns: Sequence[Column]) -> list[Collection
     differences = []
     for other in others:
         gaps = paired_gaps(first.values_Q, other.values_Q, rows)
-        for name in first.datasets:
+        for name, size in zip(first.datasets, sizes, strict=True):
             gap = gaps[name]
-            points = (POINTS * gap.difference, POINTS * gap.low, POINTS * gap.high)
-            differences.append(CollectionDifference(name, first.label, other.label, *points))
+            interval = (POINTS * gap.low, POINTS * gap.high) if size > 1 else (None, None)
+            differences.append(CollectionDifference(name, first.label, other.label, POINTS * gap.difference, *interval))
     return differences
 
 
@@ -142,6 +146,8 @@ def make_collection_view(differences: Sequence[CollectionDifference]) -> View:
 
 
 def _format_interval_cells(difference: CollectionDifference | Difference) -> tuple[str, str]:
+    if difference.low is None or difference.high is None:
+        return format_with_sign(difference.points), ABSENT
     low, high = format_with_sign(difference.low), format_with_sign(difference.high)
     return format_with_sign(difference.points), f"{low} to {high}"
 
@@ -162,7 +168,9 @@ def make_differences_view(differences: Sequence[Difference]) -> View:
         num_ahead = f"{difference.num_ahead} of {difference.num_collections}"
         rows.append((name, *_format_interval_cells(difference), num_ahead))
     header = ("difference", "mean", "95 %", "ahead in")
-    return View("Differences, points of NDCG@10", header, tuple(rows), (INTERVAL_NOTE,), "lrrr")
+    has_intervals = all(difference.low is not None for difference in differences)
+    note = INTERVAL_NOTE if has_intervals else NO_INTERVAL_NOTE
+    return View("Differences, points of NDCG@10", header, tuple(rows), (note,), "lrrr")
 
 
 def make_measures_view(
@@ -231,7 +239,7 @@ def list_suggestions(
 ) -> list[str]:
     """Return suggestions if BM25 leads by at least `CLEAR_LEAD` points and the interval excludes zero, else nothing."""
     # Both conditions: a lead that is large but uncertain gives no reason for advice.
-    losses = [row for row in differences if row.other == BM25 and row.points <= -CLEAR_LEAD and row.high < 0]
+    losses = [row for row in differences if row.other == BM25 and row.points <= -CLEAR_LEAD and (row.high or 0) < 0]
     if not losses:
         return []
     shares = list(_drop_missing(cut).values())

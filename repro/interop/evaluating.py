@@ -510,10 +510,10 @@ def format_whitening_lines(differences: Sequence[Difference]) -> list[str]:
     for difference in differences:
         if difference.other.split()[-1].startswith(WHITENED):
             # the difference is that of the original vectors, so its signs and bounds are reversed
-            gain, low, high = -difference.points, -difference.high, -difference.low
-            verdict = "" if low > 0 else ": not above zero, so do not deploy it on this evidence"
-            lines.append(
-                f"{difference.other} − {difference.first}: {gain:+.1f} points "
-                f"(95 %: {low:+.1f} to {high:+.1f}){verdict}"
-            )
+            gain, interval, is_gain = -difference.points, "no interval of one query per collection", False
+            if difference.low is not None and difference.high is not None:
+                low, high = -difference.high, -difference.low
+                interval, is_gain = f"95 %: {low:+.1f} to {high:+.1f}", low > 0
+            verdict = "" if is_gain else ": not above zero, so do not deploy it on this evidence"
+            lines.append(f"{difference.other} − {difference.first}: {gain:+.1f} points ({interval}){verdict}")
     return lines

@@ -20,9 +20,9 @@ from repro.records.store import Record
 from repro.report.scores import POINTS, find_records, list_suite_rows
 from repro.spec import TRAINED, Run
 from repro.spec.start import MINILM_TOKENS
-from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
 from repro.statistics.units import stratified_mean
-from repro.text import count_noun, format_number
+from repro.text import ABSENT, count_noun, format_number
 
 MIN_QUERIES = 50
 MEMORIZED_LOSS = 0.05
@@ -52,8 +52,13 @@ class System:
         """Whether it is a trained model."""
         return self.record.run.architecture in TRAINED
 
-    def interval(self, other: System | None = None) -> tuple[float, float]:
-        """Return the 95 % interval of its mean, or of its lead over another system, in points."""
+    def interval(self, other: System | None = None) -> tuple[float, float] | None:
+        """Return the 95 % interval of its mean, or of its lead over another system, in points.
+
+        None if each collection has one query.
+        """
+        if not can_resample(self.strata_Q):
+            return None
         other_Q = np.zeros_like(self.values_Q) if other is None else other.values_Q
         low, high = percentile_interval(POINTS * paired_bootstrap(self.values_Q, other_Q, self.strata_Q))
         return float(low), float(high)
@@ -84,8 +89,8 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
     width = max(len(system.name) for system in systems)
     for system in sorted(systems, key=lambda system: -system.mean):
-        low, high = system.interval()
-        interval = f"{format_number(low)} to {format_number(high)}"
+        bounds = system.interval()
+        interval = ABSENT if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
         lines.append(f"  {system.name:<{width}}  {format_number(system.mean):>5}  {interval}")
     return [*lines, *_list_length_notes(references), *_list_hints(best, better)]
 
@@ -117,10 +122,11 @@ def _get_system_name(run: Run) -> str:
 def _format_verdict(best: System, other: System) -> str:
     """Return one sentence on the best trained model and another system, with the interval of the difference."""
     first, second = (best, other) if best.mean >= other.mean else (other, best)
-    low, high = first.interval(second)
-    unclear = ". The difference is not clear: other queries could reverse it" if low <= 0 else ""
-    lead, low_end, high_end = (f"{value:+.1f}" for value in (first.mean - second.mean, low, high))
-    return f"{first.name} wins over {second.name}: {lead} points ({low_end} to {high_end}){unclear}."
+    bounds = first.interval(second)
+    is_clear = bounds is not None and bounds[0] > 0
+    unclear = "" if is_clear else ". The difference is not clear: other queries could reverse it"
+    interval = "" if bounds is None else f" ({bounds[0]:+.1f} to {bounds[1]:+.1f})"
+    return f"{first.name} wins over {second.name}: {first.mean - second.mean:+.1f} points{interval}{unclear}."
 
 
 def _list_length_notes(references: Sequence[System]) -> list[str]:

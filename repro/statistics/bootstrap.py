@@ -63,6 +63,11 @@ def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
     return counts_RQ
 
 
+def can_resample(strata_Q: np.ndarray) -> bool:
+    """Return whether resamples can differ. With one unit per stratum all are equal, and an interval has no width."""
+    return len(strata_Q) > len(np.unique(strata_Q))
+
+
 def percentile_interval(samples: np.ndarray) -> tuple[float, float]:
     """Return the 95 % percentile interval, which excludes 2.5 % of the resamples on each side."""
     low, high = np.quantile(samples, [0.05 / 2, 1 - 0.05 / 2])

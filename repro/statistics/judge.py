@@ -25,7 +25,7 @@ from repro.records.provenance import get_made_day
 from repro.records.store import Record
 from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Term, Unit, Value, Varies
 from repro.spec.scales import get_scale
-from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
+from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
 from repro.statistics.contrasts import (
     MEAN,
     Contrast,
@@ -291,8 +291,7 @@ def _estimate(contrast: Contrast, evidence: Evidence, threshold: float = 0.0) ->
     effect, by_seed = float(values.mean()), tuple(values.tolist())
     if not evidence.seeds:
         units_Q, strata_Q = contrast.compute_unit_values(evidence)
-        # One unit per stratum: every resample is the same, and an interval would have no width.
-        if len(units_Q) == len(set(strata_Q.tolist())):
+        if not can_resample(strata_Q):
             return Comparison(effect)
         return Comparison(effect, *percentile_interval(paired_bootstrap(units_Q, np.zeros_like(units_Q), strata_Q)))
     if len(values) < 2:

@@ -15,7 +15,15 @@ from repro.data.beir import write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.arguments import to_device
-from repro.interop.comparison import Column, Difference, compute_differences, list_suggestions
+from repro.interop.comparison import (
+    Column,
+    Difference,
+    compute_collection_differences,
+    compute_differences,
+    list_suggestions,
+    make_differences_view,
+)
+from repro.interop.evaluating import format_whitening_lines
 from repro.interop.opening import open_model, open_suite
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
@@ -239,6 +247,22 @@ def test_interval_matches_scipy() -> None:
     low, high = bootstrap((a, b), mean_points, paired=True, method="percentile", rng=1).confidence_interval
     assert (difference.low, difference.high) == pytest.approx((low, high), abs=0.15 * (high - low))
     assert difference.points == pytest.approx(mean_points(a, b))
+
+
+def test_single_queries_have_no_interval() -> None:
+    """With one query per collection every resample is the same, so an interval would have no width."""
+    names, strata = ("x", "y"), np.arange(2)
+    whole, other = (
+        Column("unchanged", np.array([0.5, 0.2]), strata, names),
+        Column("whitened", np.ones(2), strata, names),
+    )
+    for differences in (compute_differences([whole, other]), compute_collection_differences([whole, other])):
+        assert {(difference.low, difference.high) for difference in differences} == {(None, None)}
+    view = make_differences_view(compute_differences([whole, other]))
+    assert view.rows[0][1:3] == ("-65.00", "–") and "one query" in view.notes[0]
+    (line,) = format_whitening_lines(compute_differences([whole, other]))
+    assert "+65.0 points (no interval" in line and "do not deploy" in line
+    assert not list_suggestions([Difference("own", "bm25", -9.0, None, None, 0, 2)], {}, 40)
 
 
 def test_bm25_lead_gives_advice(desk: Path) -> None:

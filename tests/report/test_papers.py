@@ -256,6 +256,21 @@ def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.split()[-4] for line in lines[2:4]] == ["60.0", "55.0"]
 
 
+def test_single_queries_decide_no_winner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two collections of one query each have no interval, and the difference is not clear."""
+    datasets = [{"name": name, "family": "", "num_queries": 1} for name in ("news", "forum")]
+    runs = [base("smoke", num_steps=12), base("smoke", architecture="bm25")]
+    records = []
+    for run, level in zip(runs, (0.9, 0.5), strict=True):
+        record = replace(make_record(run, 0.5), provenance={"suite": {"datasets": datasets}})
+        vars(record)["arrays"] = {run.suite: np.full(2, level, np.float32)}
+        records.append(record)
+    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
+    lines = format_own_corpus_lines(runs, SIZES)
+    assert lines[0].startswith("your biencoder wins over BM25: +40.0 points. The difference is not clear")
+    assert lines[2].split()[-2:] == ["90.0", "–"]
+
+
 def test_interval_is_that_of_queries(summarise: Summarise) -> None:
     """The interval of a system is about two standard errors wide on either side of its mean."""
     cells = summarise(0.5, 0.3, 0.2)[2].split()
