@@ -10,13 +10,7 @@ from experiments.e05_epochs import PAPERS, PRETRAINING
 from experiments.shared import HALF_A_POINT, NDCG, SCORE, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
-CORPUS = {
-    "smoke": "planted-tiny",
-    "desk": "desk",
-    "lab": "desk",
-    "small": "nomic-supervised",
-    "large": "nomic-supervised",
-}
+CORPUS = {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"} | dict.fromkeys(PAPERS, "nomic-supervised")
 NUMBERS: dict[str, tuple[int, ...]] = {"smoke": (0, 1, 3)}
 NUMBERS |= dict.fromkeys(("desk", "lab", "small", "large"), (0, 1, 3, 7, 15))
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40)}

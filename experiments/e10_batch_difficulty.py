@@ -7,13 +7,12 @@ from experiments.fresh import FIRST, REPACKED, RESTATED, declare
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made within a whole source (§5), so they can be much larger than a fine domain.
-BATCHES = {
+BATCHES: dict[str, tuple[int, ...]] = {
     "smoke": (8, 16, 32),
     "desk": (32, 128, 512, 2048, 8192),
     "lab": (64, 256, 1024, 4096, 16384),
-    "small": (256, 512, 1024, 2048, 4096),
-    "large": (256, 512, 1024, 2048, 4096),
 }
+BATCHES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
 CLUSTERS: dict[str, tuple[int, ...]] = {
     "smoke": (8, 16, 64),
     "desk": (256, 1024, 4096, 16384),

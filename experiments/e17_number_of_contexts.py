@@ -8,14 +8,9 @@ from experiments.shared import HALF_A_POINT, NDCG, SCORE, SCORE_LINES, ignore_sm
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 
 # Empty slots hold the model's null vector. The last size of each scale fills all slots.
-SIZES = {
-    "smoke": (1, 2, 4, 8),
-    "desk": (1, 2, 4, 8, 16),
-    "lab": (1, 2, 4, 8, 16),
-    "mini": (1, 2, 4, 8, 16),
-    "small": (1, 4, 16, 32, 64),
-    "large": (1, 8, 32, 128, 512),
-}
+SIZES: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 4, 8)}
+SIZES |= dict.fromkeys(("desk", "lab", "mini"), (1, 2, 4, 8, 16))
+SIZES |= {"small": (1, 4, 16, 32, 64), "large": (1, 8, 32, 128, 512)}
 CONTEXT_SEEDS = (1, 2, 3, 4)
 CONTEXTUAL = BOTH | {"measure": "retrieval"}
 DRAWN_SIZES = {scale: (sizes[0], sizes[2], sizes[-1]) for scale, sizes in SIZES.items()}

@@ -8,7 +8,7 @@ steps, and once with as many steps, on more pairs.
 from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE, BATCHES, BOTH, CLUSTER, NEITHER, PLAIN_BATCH
-from experiments.shared import BELOW_PAPERS_GAINS, NDCG
+from experiments.shared import BELOW_PAPERS_GAINS, NDCG, get_budget
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": (25, 26, 27)}
@@ -27,7 +27,7 @@ SIZES = {"small batches": SMALL_BATCH, "large, as many pairs": EQUAL_PAIRS, "lar
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return plain runs of all three sizes, and runs on contextual batches, for both architectures and every seed."""
-    few_steps = {"num_steps": FEW_STEPS[scale], "num_warmup_steps": max(1, FEW_STEPS[scale] // 10)}
+    few_steps = get_budget(FEW_STEPS[scale])
     small, large = {"batch_size": PLAIN_BATCH[scale]}, {"batch_size": LARGE[scale]}
     rows: list[dict[str, Any]] = []
     for plain, contextual in ((NEITHER, BATCHES), (ARCHITECTURE, BOTH)):

@@ -43,6 +43,11 @@ def under(context: str, metric: str = NDCG) -> str:
     return metric.replace("{suite}", f"{{suite}}+{context}")
 
 
+def get_budget(num_steps: int) -> dict[str, int]:
+    """Return the length of a training run, with a tenth of its steps as warm-up."""
+    return {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // 10)}
+
+
 def get_size_at(sizes: Mapping[str, Sequence[Any]], index: int | None) -> ByScale:
     """Return, for each scale, the size at an index: 0 is the smallest, -1 the largest, None the one in the middle."""
     return by_scale({scale: each[(len(each) - 1) // 2 if index is None else index] for scale, each in sizes.items()})

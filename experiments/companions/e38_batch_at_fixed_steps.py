@@ -7,13 +7,9 @@ from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, STEPS
 from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, term
 
-BATCHES: dict[str, tuple[int, ...]] = {
-    "smoke": (4, 8, 16),
-    "desk": (16, 32, 64, 128),
-    "lab": (16, 32, 64, 128),
-    "small": (2048, 4096, 8192, 16384, 32768),
-}
-BATCHES["large"] = BATCHES["small"]
+BATCHES: dict[str, tuple[int, ...]] = {"smoke": (4, 8, 16)}
+BATCHES |= dict.fromkeys(("desk", "lab"), (16, 32, 64, 128))
+BATCHES |= dict.fromkeys(("small", "large"), (2048, 4096, 8192, 16384, 32768))
 PAPER_STEPS = {"num_steps": 50_000, "num_epochs": None, "num_warmup_steps": 2_500}  # GTE §3.4
 BUDGET: dict[str, dict[str, Any]] = {scale: {"num_steps": steps} for scale, steps in STEPS.items()}
 BUDGET |= dict.fromkeys(("small", "large"), PAPER_STEPS)

@@ -18,6 +18,7 @@ from experiments.shared import (
     NDCG,
     SCORE,
     WHAT_A_READER_NOTICES,
+    get_budget,
     get_size_at,
 )
 from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
@@ -28,7 +29,6 @@ STEPS |= dict.fromkeys(("small", "large"), (None,))
 LONGER = {"lab": (15_000,)}
 """Further steps, for the biencoder and the paper's architecture only."""
 PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
-WARMUP_SHARE = 10
 
 
 def list_steps(scale: str) -> tuple[int | None, ...]:
@@ -41,7 +41,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     sizes: dict[str, Any] = get_contextual_sizes(scale)
     all_runs = []
     for num_steps in list_steps(scale):
-        budget = {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // WARMUP_SHARE)} if num_steps else {}
+        budget = get_budget(num_steps) if num_steps else {}
         seeds = seeds_at(scale)
         is_start, is_end = num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
         # The claims were restated with more seeds at the first and last number of steps.

@@ -9,7 +9,16 @@ from typing import Any
 from experiments.e01_table1 import BLIND_DOMAIN, DOMAIN_WITH_CONTEXT, FAMILY_COLUMNS, NEITHER_DOMAIN, PLAIN_BATCH
 from experiments.fresh import NDCG_OF_BLIND, blind
 from experiments.ours.e25_context_emergence import DIFFERENCE, finish_step_axes, format_counts
-from experiments.shared import BELOW_PAPERS_GAINS, HALF_A_POINT, NDCG, SCORE, WHAT_A_READER_NOTICES, get_size_at, under
+from experiments.shared import (
+    BELOW_PAPERS_GAINS,
+    HALF_A_POINT,
+    NDCG,
+    SCORE,
+    WHAT_A_READER_NOTICES,
+    get_budget,
+    get_size_at,
+    under,
+)
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 STEPS: dict[str, tuple[int, ...]] = {"smoke": (6, 12), "mini": (240, 1920)}
@@ -38,14 +47,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     budgets = [(num_steps, seed) for num_steps in STEPS[scale] for seed in SEEDS[scale]]
     budgets += [(last, seed) for seed in more_seeds]
     return tuple(
-        base(
-            scale,
-            **model,
-            batch_size=PLAIN_BATCH[scale],
-            num_steps=num_steps,
-            num_warmup_steps=max(1, num_steps // 10),
-            seed=seed,
-        )
+        base(scale, **model | get_budget(num_steps), batch_size=PLAIN_BATCH[scale], seed=seed)
         for num_steps, seed in budgets
         for model in (BIENCODER, CONTEXTUAL, BLIND)
     )

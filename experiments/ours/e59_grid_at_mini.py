@@ -19,7 +19,7 @@ from experiments.e04_batch_by_cluster import (
     list_pairs,
 )
 from experiments.fresh import MET_BY_BLIND
-from experiments.shared import BELOW_PAPERS_GAINS, MEAN_OF_SEEDS, SCORE_LINES, get_size_at
+from experiments.shared import BELOW_PAPERS_GAINS, MEAN_OF_SEEDS, SCORE_LINES, get_budget, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick
 
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "mini": (128, 512)}
@@ -34,19 +34,9 @@ LINES = (("filter", WITH_FILTER), ("no filter", WITHOUT_FILTER), ("contextual, n
 
 def make_cells(scale: str, batch_size: int, seed: int, row: dict[str, Any]) -> tuple[Run, ...]:
     """Return one run for each cluster size."""
-    num_steps = NUM_TRAINING_PAIRS[scale] // batch_size
-    clusters = CLUSTERS[scale]
-    first = base(
-        scale,
-        **row,
-        cluster_size=clusters[0],
-        batch_size=batch_size,
-        num_steps=num_steps,
-        num_warmup_steps=max(1, num_steps // 10),
-        test_contexts="own",
-        seed=seed,
-    )
-    return grid(first, cluster_size=clusters)
+    clusters, budget = CLUSTERS[scale], get_budget(NUM_TRAINING_PAIRS[scale] // batch_size)
+    fields = row | budget | {"batch_size": batch_size, "cluster_size": clusters[0], "test_contexts": "own"}
+    return grid(base(scale, **fields, seed=seed), cluster_size=clusters)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
