@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,8 +13,16 @@ from repro.data.paper.quirks import Quirks
 from repro.data.wording import is_empty
 from repro.evaluate.retrieval import Hits, Matrix, remove_self_hits, score, search
 
-if TYPE_CHECKING:
-    from repro.evaluate.suites import Encoder
+
+class Encoder(Protocol):
+    """A model to score. The models of `repro.model` implement it."""
+
+    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
+        """Set the context documents. `prompt` is the role of the texts."""
+
+    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
+        """Return float32 vectors (N, D), ranked by inner product. They have unit length unless a setting differs."""
+        ...
 
 
 @dataclass(frozen=True)

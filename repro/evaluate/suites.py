@@ -27,7 +27,7 @@ from repro.evaluate.adaptation import (
     make_whitened_view,
     make_whitening_map,
 )
-from repro.evaluate.collections import Collection, apply_hit_quirks, describe_datasets, read_collections
+from repro.evaluate.collections import Collection, Encoder, apply_hit_quirks, describe_datasets, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
@@ -40,17 +40,6 @@ TOP_K = 100
 MAX_SHARED_BYTES = 2**28
 """Memory limit in bytes for the vectors of one collection under all contexts together."""
 FULL, RERANKED = "full search", "reranking of a first stage"
-
-
-class Encoder(Protocol):
-    """A model to score. The models of `repro.model` implement it."""
-
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Set the context documents. `prompt` is the role of the texts."""
-
-    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return float32 vectors (N, D), ranked by inner product. They have unit length unless a setting differs."""
-        ...
 
 
 class ReportingEncoder(Encoder, Protocol):
