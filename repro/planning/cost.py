@@ -191,33 +191,25 @@ class RecordedCosts:
             same_architecture = [record for record in trained if record.run.architecture == like.architecture]
             same_scale = [record for record in same_architecture if record.run.scale == like.scale]
             same_width = [record for record in same_scale if record.run.hidden_size == like.hidden_size]
-            # From the most to the least similar records. The first group that is not empty decides.
-            groups = (
-                (same_width, same_scale) if self.kind == "gpu" else (same_width, same_scale, same_architecture, trained)
-            )
-            closest = next((group for group in groups if group), None)
-            if closest is None:
-                self._speeds[key] = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
-            else:
-                self._speeds[key] = _estimate_speed(_prefer_processor_time(closest), like.hidden_size)
+            closest = same_width or same_scale
+            if self.kind == "cpu":
+                closest = closest or same_architecture or trained
+            speed = Speed(ASSUMED_FLOPS_PER_SECOND[self.kind], 0, None)
+            if closest:
+                speed = _estimate_speed(_prefer_processor_time(closest), like.hidden_size)
+            self._speeds[key] = speed
         return self._speeds[key]
 
     def get_evaluation_seconds(self, run: Run) -> float | None:
         """Return the evaluation time of a run in seconds, or None if no record has the same evaluation."""
-        evaluation = run.architecture, run.suite, run.measure
+        evaluation = _identify_evaluation(run)
         key = (*evaluation, _estimate_encoding_cost(run))
         if key not in self._evaluations:
-            similar = [
-                record
-                for record in self._records
-                if (record.run.architecture, record.run.suite, record.run.measure) == evaluation
-            ]
-            seconds_per_context = [
-                get_phase_seconds(record, "evaluation_")
-                / _count_contexts(record.run)
-                * _compute_encoding_ratio(run, record.run)
-                for record in _prefer_processor_time(similar, "evaluation_")
-            ]
+            similar = [record for record in self._records if _identify_evaluation(record.run) == evaluation]
+            seconds_per_context = []
+            for record in _prefer_processor_time(similar, "evaluation_"):
+                seconds = get_phase_seconds(record, "evaluation_") / _count_contexts(record.run)
+                seconds_per_context.append(seconds * _compute_encoding_ratio(run, record.run))
             self._evaluations[key] = median(seconds_per_context) if seconds_per_context else None
         per_context = self._evaluations[key]
         return None if per_context is None else per_context * _count_contexts(run)
@@ -258,12 +250,12 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
         rate = _read_training_record(record).flops / get_phase_seconds(record)
         # A wider layer uses more of the peak speed, so rates of other widths are converted to this width.
         rates.append(rate * (get_efficiency(width) / get_efficiency(record.run.hidden_size)))
+    if len(rates) == 1:
+        return Speed(rates[0], 1, None)
     rates.sort()
-    errors = []
     # Leave-one-out error: each rate against the median of the others.
-    if len(rates) > 1:
-        errors = [abs(rate / _median_without(rates, index) - 1) for index, rate in enumerate(rates)]
-    return Speed(median(rates), len(records), median(errors) if errors else None)
+    errors = [abs(rate / _median_without(rates, index) - 1) for index, rate in enumerate(rates)]
+    return Speed(median(rates), len(records), median(errors))
 
 
 def _median_without(rising: Sequence[float], index: int) -> float:
@@ -313,6 +305,10 @@ def list_training_phases(run: Run) -> Iterator[Run]:
     while phase is not None:
         yield phase
         phase = get_first_phase(phase)
+
+
+def _identify_evaluation(run: Run) -> tuple[str, str, str]:
+    return run.architecture, run.suite, run.measure
 
 
 def _count_contexts(run: Run) -> int:

@@ -127,6 +127,12 @@ class Selection:
         restriction = f", {len(sources)} of its sources" if sources else ""
         return f"{self.run.corpus}{restriction}, {self.num_pairs:,} pairs"
 
+    def make_cost(
+        self, name: str, disk_per_pair: float, memory: float, hours: float, on: str, how: str, note: str = ""
+    ) -> StageCost:
+        """Return the cost of a stage on these pairs."""
+        return StageCost(self.title, name, disk_per_pair * self.num_pairs, memory, hours, on, how, note)
+
 
 def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
     """Return the stage costs of runs and their earlier training phases on corpora of a million pairs or more.
@@ -203,9 +209,8 @@ def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
     if is_trained and run.num_hard_negatives and run.mined_negatives != "given":
         yield _estimate_negatives(selection)
     if is_trained:
-        yield _estimate_streamed_stage(
-            selection, "start", 8, "disk: rows and epoch, 8 bytes per pair while it trains", " of a training"
-        )
+        how = "disk: rows and epoch, 8 bytes per pair while it trains"
+        yield _estimate_streamed_stage(selection, "start", 8, how, " of a training")
 
 
 def _estimate_corpus(selection: Selection) -> StageCost:
@@ -238,9 +243,7 @@ def _estimate_streamed_stage(
         source += f"; time: {microseconds:g} µs per pair, measured on one core"
     memory = PEAK_GIB[kind] * GIB + bytes_per_pair * selection.num_pairs
     hours = microseconds * selection.num_pairs / 3.6e9
-    return StageCost(
-        selection.title, kind + name_suffix, disk_per_pair * selection.num_pairs, memory, hours, "core", source
-    )
+    return selection.make_cost(kind + name_suffix, disk_per_pair, memory, hours, "core", source)
 
 
 def _estimate_tokens(selection: Selection) -> StageCost:
@@ -252,9 +255,9 @@ def _estimate_tokens(selection: Selection) -> StageCost:
     )
     hours = MICROSECONDS_PER_TOKEN * tokens_per_pair * selection.num_pairs / 3.6e9
     memory = PEAK_GIB["tokens"] * GIB + BYTES_PER_PAIR["tokens"] * selection.num_pairs
-    disk = (4 * tokens_per_pair + 16) * selection.num_pairs
     name = f"tokens of {selection.run.max_tokens}"
-    return StageCost(selection.title, name, disk, memory, hours, "core", how, f"{tokens_per_pair:.0f} tokens per pair")
+    details = f"{tokens_per_pair:.0f} tokens per pair"
+    return selection.make_cost(name, 4 * tokens_per_pair + 16, memory, hours, "core", how, details)
 
 
 def _estimate_embeddings(selection: Selection, encoder: FixedEncoder) -> StageCost:
@@ -264,9 +267,8 @@ def _estimate_embeddings(selection: Selection, encoder: FixedEncoder) -> StageCo
     if encoder.name == WORD_VECTORS:
         return _estimate_streamed_stage(selection, "embeddings", disk_per_pair, how, f" by {encoder.name}")
     speed = ASSUMED_FLOPS_PER_SECOND["gpu"]
-    flops = (
-        2 * selection.num_pairs * count_forward_flops(TEXT_SHARE * selection.run.max_tokens, width, NUM_ENCODER_LAYERS)
-    )
+    num_tokens = TEXT_SHARE * selection.run.max_tokens
+    flops = 2 * selection.num_pairs * count_forward_flops(num_tokens, width, NUM_ENCODER_LAYERS)
     bytes_per_pair = BYTES_PER_PAIR["longest first"]
     how += (
         f"; memory: {PEAK_GIB['embeddings']} GiB and {bytes_per_pair} bytes per pair, to sort texts by their length; "
@@ -275,9 +277,7 @@ def _estimate_embeddings(selection: Selection, encoder: FixedEncoder) -> StageCo
     memory = PEAK_GIB["embeddings"] * GIB + bytes_per_pair * selection.num_pairs
     details = f"{width} wide, {flops:.1e} operations"
     name = f"embeddings by {encoder.name.rpartition('/')[2]}"
-    return StageCost(
-        selection.title, name, disk_per_pair * selection.num_pairs, memory, flops / speed / 3600, "GPU", how, details
-    )
+    return selection.make_cost(name, disk_per_pair, memory, flops / speed / 3600, "GPU", how, details)
 
 
 def _estimate_clusters(selection: Selection) -> StageCost:
@@ -292,7 +292,7 @@ def _estimate_clusters(selection: Selection) -> StageCost:
     domains = list(zip(selection.sizes, counts, fitted, strict=True))
     # K-means compares 2n points with all centroids in every iteration. Assignment compares each pair once more.
     flops = sum(2.0 * width * count * (num_rounds * 2 * num_fitted + domain) for domain, count, num_fitted in domains)
-    disk = 4 * selection.num_pairs + 4 * width * sum(counts)
+    disk_per_pair = 4 + 4 * width * sum(counts) / selection.num_pairs
     bytes_per_pair = BYTES_PER_PAIR["clusters"]
     # Large domains are clustered one after another, so the largest one decides.
     memory = 4.0 * width * 2 * max(fitted) + PEAK_GIB["clusters"] * GIB + bytes_per_pair * selection.num_pairs
@@ -304,7 +304,7 @@ def _estimate_clusters(selection: Selection) -> StageCost:
     )
     sampled = sum(num_fitted < domain for domain, _, num_fitted in domains)
     details = f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations"
-    return StageCost(selection.title, f"clusters of {size}", disk, memory, flops / rate / 3600, "GPU", how, details)
+    return selection.make_cost(f"clusters of {size}", disk_per_pair, memory, flops / rate / 3600, "GPU", how, details)
 
 
 def _estimate_negatives(selection: Selection) -> StageCost:
@@ -320,7 +320,4 @@ def _estimate_negatives(selection: Selection) -> StageCost:
         f"time: each document of a domain scored for each query at {core:.0e} operations per second, assumed for one core"
     )
     details = f"{flops:.1e} operations, {count_noun(len(selection.sizes), 'domain')}"
-    name = f"negatives of {count}"
-    return StageCost(
-        selection.title, name, 8 * count * selection.num_pairs, memory, flops / core / 3600, "core", how, details
-    )
+    return selection.make_cost(f"negatives of {count}", 8 * count, memory, flops / core / 3600, "core", how, details)
