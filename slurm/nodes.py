@@ -40,8 +40,6 @@ GRACE_SECONDS = 20.0
 class Meeting:
     """The address where the processes of all nodes meet. Port 0: some nodes are still missing."""
 
-    attempt: str
-    num_nodes: int
     address: str = ""
     port: int = 0
     is_over: bool = False
@@ -68,19 +66,18 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
     Raises ValueError if a node does not arrive, or if it sees different files, code or packages.
     """
     folder = _get_folder(job, attempt)
-    meeting = Meeting(attempt, job["num_nodes"])
     digests = compute_node_digests(job)
-    _write(folder / "meeting.json", asdict(meeting))
-    for node in range(1, meeting.num_nodes):
+    _write(folder / "meeting.json", asdict(Meeting()))
+    for node in range(1, job["num_nodes"]):
         report = _wait_for_file(folder / f"node-{node}.json", stop)
         if report is None:
-            absent = f"node {node} of {meeting.num_nodes} did not arrive within {_get_timeout():.0f} s"
+            absent = f"node {node} of {job['num_nodes']} did not arrive within {_get_timeout():.0f} s"
             raise ValueError(f"{absent}: every node must see {get_home()}; its log is next to this one")
         _check_alike(node, report, digests)
     # srun started on the first node, which is this one. Without Slurm, its host name serves as the address.
     address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
     # The address is published only after all nodes agree, so no process starts with wrong files.
-    meeting = replace(meeting, address=address, port=_get_free_port(address))
+    meeting = Meeting(address, _get_free_port(address))
     _write(folder / "meeting.json", asdict(meeting))
     return meeting
 
@@ -120,7 +117,7 @@ def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _write(_get_folder(job, attempt) / "meeting.json", asdict(Meeting(attempt, job["num_nodes"], is_over=True)))
+        _write(_get_folder(job, attempt) / "meeting.json", asdict(Meeting(is_over=True)))
 
 
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:

@@ -85,13 +85,14 @@ def follow(job: Mapping[str, Any], stop: Stop, job_id: str, node: int) -> None:
 
     Raises RuntimeError if a rank fails here, and ValueError if the first node does not respond or a stage is damaged.
     """
-    meeting = join_meeting(job, node, make_attempt_id(job_id), stop)
+    attempt = make_attempt_id(job_id)
+    meeting = join_meeting(job, node, attempt, stop)
     if meeting.is_over:
         return
-    has_to_end = make_grace_check(job, meeting.attempt)
+    has_to_end = make_grace_check(job, attempt)
     description_file = run_folder(run_id(run_from_fields(job["run"]))) / DESCRIPTION
     status = _run_ranks(job, stop, description_file, meeting, node, has_to_end)
-    if status != 0 and not stop() and not has_left(job, meeting.attempt):
+    if status != 0 and not stop() and not has_left(job, attempt):
         raise RuntimeError(f"a process of node {node} failed (status {status}); see this log")
 
 
@@ -104,7 +105,6 @@ def _make_rank_environments(
         private_folder: a folder that only this user can write, for the file in which ranks of one machine meet.
     """
     num_local = job["num_processes"]
-    num_nodes = meeting.num_nodes if meeting else 1
     if meeting:
         rendezvous = {STORE_VARIABLE: f"tcp://{meeting.address}:{meeting.port}"}
     else:
@@ -112,7 +112,7 @@ def _make_rank_environments(
         interfaces = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK_DEVICE)
         rendezvous = {STORE_VARIABLE: f"file://{private_folder / 'store'}", **interfaces}
     shared = {
-        "WORLD_SIZE": str(num_local * num_nodes),
+        "WORLD_SIZE": str(num_local * job.get("num_nodes", 1)),
         "LOCAL_WORLD_SIZE": str(num_local),
         PARENT_VARIABLE: str(os.getpid()),
     }

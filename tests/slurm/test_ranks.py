@@ -180,7 +180,7 @@ def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatc
             port = free.getsockname()[1]
         described = run_folder(run_id(RUN)) / ranks.DESCRIPTION
         described.write_text(json.dumps(asdict(job)))
-        assert ranks._run_ranks(asdict(job), Stop(), described, Meeting("1.0", 1, "127.0.0.1", port)) == 0
+        assert ranks._run_ranks(asdict(job), Stop(), described, Meeting("127.0.0.1", port)) == 0
     else:
         assert not ranks.run_ranks(asdict(job), Stop())
     reports = [json.loads((own_home / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
