@@ -1,8 +1,11 @@
 """Launch runs of the stand-in, and wait for their states."""
 
+import json
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,13 @@ def launch_runs(*runs: Run, profile: Profile, retry: bool = False) -> list[str]:
     lines: list[str] = []
     start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
     return lines
+
+
+def write_runs(folder: Path, *runs: Run) -> str:
+    """Write a file of runs, and return its path."""
+    path = folder / "grid.json"
+    path.write_text(json.dumps([asdict(run) for run in runs]))
+    return str(path)
 
 
 def get_states(*runs: Run) -> list[str]:

@@ -1,13 +1,12 @@
 """Launches on a real Slurm: stages come first, interrupted runs resume, nothing is done twice."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from slurm.start import cancel
 from slurm.status import explain_run, get_statuses, read_progress
 from slurm.sweep import read_submissions
 from tests.commands import run_command
-from tests.slurm.launching import get_states, launch_runs, start_requeued, wait_until
+from tests.slurm.launching import get_states, launch_runs, start_requeued, wait_until, write_runs
 from tests.slurm.stand_in import clear_flag, compute_undisturbed_metric, read_trace, set_flag, stages_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("stand_in")]
@@ -234,9 +233,7 @@ def own_cluster(started_cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_site_check_submits_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "grid.json"
-    file.write_text(json.dumps([asdict(run) for run in RUNS]))
-    command = ["launch", str(file), "--scale", "smoke", "--check-site", "--profile"]
+    command = ["launch", write_runs(tmp_path, *RUNS), "--scale", "smoke", "--check-site", "--profile"]
     lines = run_command(*command, "dev-cluster").splitlines()
     assert all(line.startswith("ok ") and "to start at" in line for line in lines)
     with pytest.raises(SystemExit) as refused:

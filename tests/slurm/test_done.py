@@ -1,12 +1,10 @@
 """The guarantee on a real Slurm: a sweep with kills, requeues and racing launchers ends with the undisturbed records."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +23,7 @@ from slurm.states import get_run_item
 from slurm.status import RunStatus, get_statuses
 from tests.commands import ignore, run_command
 from tests.leases import find_owner
-from tests.slurm.launching import start_requeued
+from tests.slurm.launching import start_requeued, write_runs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -86,9 +84,7 @@ def test_disturbed_sweep_gives_same_records(tmp_path: Path, monkeypatch: pytest.
     """The runs end with the same records after kills, a requeue and racing launchers. Slow: jobs start for a minute."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     expected = compute_undisturbed_records(tmp_path / "undisturbed", monkeypatch)
-    file = tmp_path / "grid.json"
-    file.write_text(json.dumps([asdict(run) for run in RUNS]))
-    words = ["launch", str(file), "--scale", "smoke", "--profile", "dev-cluster"]
+    words = ["launch", write_runs(tmp_path, *RUNS), "--scale", "smoke", "--profile", "dev-cluster"]
     launchers = [subprocess.Popen([sys.executable, "-m", "repro", *words], cwd=CHECKOUT) for _ in range(2)]
     actions = ["kill"] * NUM_KILLS + ["requeue"] * NUM_REQUEUES
     deadline = time.monotonic() + TIMEOUT_SECONDS

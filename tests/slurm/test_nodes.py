@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -100,18 +100,11 @@ def held() -> Iterator[None]:
         yield
 
 
-def in_background(work: Callable[[], object]) -> Future[object]:
-    """Run a function in a thread that does not keep this process alive."""
-    future: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except ValueError as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Run functions in threads, which must have ended when the test ends."""
+    with ThreadPoolExecutor() as pool:
+        yield pool
 
 
 @pytest.fixture
@@ -121,14 +114,14 @@ def built_stages(trained_home: Path) -> None:
 
 
 @pytest.mark.usefixtures("held", "built_stages")
-def test_differing_node_is_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differing_node_is_refused_first(monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor) -> None:
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
     digests = nodes.compute_node_digests(job)
     [tokens] = [name for name in digests if name.startswith("stage tokens")]
-    meeting = in_background(lambda: call_meeting(job, attempt, Stop()))
+    meeting = pool.submit(call_meeting, job, attempt, Stop())
     with monkeypatch.context() as patch:
         patch.setattr(nodes, "compute_node_digests", lambda job: digests | {tokens: "0123456789abcdef"})
-        second = in_background(lambda: join_meeting(job, 1, attempt, Stop()))
+        second = pool.submit(join_meeting, job, 1, attempt, Stop())
         error = str(meeting.exception(60))
     assert f"has another {tokens} than the first node (0123456789ab, not {digests[tokens][:12]})" in error
     assert "node 1 (" in error
@@ -138,9 +131,9 @@ def test_differing_node_is_refused_first(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("held", "built_stages")
-def test_damaged_file_names_its_node() -> None:
+def test_damaged_file_names_its_node(pool: ThreadPoolExecutor) -> None:
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
-    meeting = in_background(lambda: call_meeting(job, attempt, Stop()))
+    meeting = pool.submit(call_meeting, job, attempt, Stop())
     wait_until(lambda: list(run_folder(run_id(RUN)).glob("nodes/*/meeting.json")))
     [ids] = run_folder(run_id(RUN)).parents[1].glob("stages/tokens/*/query/ids.npy")
     ids.write_bytes(ids.read_bytes() + b"x")

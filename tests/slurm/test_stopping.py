@@ -1,6 +1,5 @@
 """SIGINT and SIGTERM stop every command, with exit codes 130 and 143, however its process was started."""
 
-import json
 import os
 import re
 import signal
@@ -24,7 +23,7 @@ from slurm.job import Job
 from slurm.signals import Stop, handle_stop_signals
 from slurm.states import JobState
 from tests.commands import get_exit_code
-from tests.slurm.launching import get_states, read_state
+from tests.slurm.launching import get_states, read_state, write_runs
 from tests.slurm.stand_in import read_trace, set_flag
 
 UNTRAINED = base("smoke", architecture="bm25")
@@ -74,13 +73,6 @@ def stop_command(process: subprocess.Popen[str], number: int, *, after: str) -> 
     output += process.communicate(timeout=120)[0]
     assert process.returncode == 128 + number and "Traceback" not in output, output
     return output
-
-
-def write_runs(tmp_path: Path, *runs: Run) -> str:
-    """Write a file of runs, and return its path."""
-    path = tmp_path / "runs.json"
-    path.write_text(json.dumps([asdict(run) for run in runs]))
-    return str(path)
 
 
 def test_run_stops_while_measured(tmp_path: Path) -> None:

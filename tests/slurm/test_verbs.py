@@ -34,7 +34,7 @@ from slurm.status import read_progress
 from slurm.sweep import Submission
 from tests.commands import run_command
 from tests.leases import take_lease
-from tests.slurm.launching import launch_runs
+from tests.slurm.launching import launch_runs, write_runs
 from tests.slurm.stand_in import set_flag, stages_of
 
 pytestmark = pytest.mark.usefixtures("stand_in")
@@ -45,9 +45,7 @@ RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 13))
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     """Write a file of the three runs."""
-    path = tmp_path / "grid.json"
-    path.write_text(json.dumps([vars(run) for run in RUNS]))
-    return str(path)
+    return write_runs(tmp_path, *RUNS)
 
 
 def invoke(*words: str) -> Result:
