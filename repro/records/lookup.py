@@ -62,7 +62,7 @@ def resolve_runs(
         if seeds and "seed" in axes:
             raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
         # Axes vary the runs of the other arguments, which are resolved first.
-        rows = resolve_runs(selectors, scale, seeds=seeds, all_seeds=all_seeds)
+        rows = resolve_runs(selectors, scale, seeds=seeds, all_seeds=all_seeds or (is_unpublished and not seeds))
         runs = _pin_imported_content(expand(rows, axes))
         print(describe_grid(axes, rows, runs), file=sys.stderr)
         return split_recorded(runs, [get_published_records()])[1] if is_unpublished else runs
