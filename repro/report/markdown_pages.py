@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from repro.report.artefacts import judgements
@@ -159,6 +159,8 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]
         raise ValueError(
             f"{CHECKOUT} has no {LEDGER[1]}: pages are regenerated in a checkout, not in an installed copy"
         )
+    # The pages are committed, so they do not show the reader's own records.
+    judged = [replace(judgement, yours=()) for judgement in judged]
     by_paper = group_by_paper(judged)
     title = f"Claims at scale `{scale}`, judged from the published records"
     blocks = {
@@ -183,14 +185,14 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]
 
 
 def judge_results(scale: str) -> list[Judgement]:
-    """Judge the claims with published records at a scale, except claims about printed numbers.
+    """Judge the claims with published records at a scale, except claims about printed numbers. Yours are left out.
 
     Experiments that use the runs of another scale are skipped, because they are judged at that scale.
     """
     judged: list[Judgement] = []
     for experiment in experiments():
         if scale in {run.scale for run in experiment.runs(scale)}:
-            judged += judgements(experiment, scale)
+            judged += [replace(judgement, yours=()) for judgement in judgements(experiment, scale)]
     return sort_judgements(judgement for judgement in judged if judgement.effect is not None)
 
 

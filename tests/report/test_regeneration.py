@@ -136,10 +136,11 @@ def test_dry_run_writes_nothing(
 
 
 def test_pages_match_committed_records() -> None:
-    """Fails if records or claims changed after the last `repro check --write`."""
+    """Fails if records or claims changed after the last `repro check --write`. Records of the reader change nothing."""
     if not list(views.RECORDS["published"]().glob("*.json")):
         pytest.skip("no record is committed")
-    verdicts = chain.from_iterable(views.judgements(experiment, "desk") for experiment in experiments())
+    judged = chain.from_iterable(views.judgements(experiment, "desk") for experiment in experiments())
+    verdicts = [replace(judgement, yours=(1.0,)) for judgement in judged]
     for path, text in regenerate_pages(sort_judgements(verdicts), "desk").items():
         assert path.read_text() == text, f"{path.name} is out of date: python -m repro check --write"
 
