@@ -77,7 +77,13 @@ def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     for run in runs:
         names = [name for name in axes if _applies(name, run, axes)]
         for values in product(*(axes[name] for name in names)):
-            grid.append(_change(run, dict(zip(names, values, strict=True))))
+            changed = _change(run, dict(zip(names, values, strict=True)))
+            # An axis of architectures may make a run of BM25, which the other axes do not multiply.
+            others = {name: values for name, values in axes.items() if name != "architecture"}
+            kept = {
+                name: getattr(run, name) for name in names if name in others and not _applies(name, changed, others)
+            }
+            grid.append(replace(changed, **kept) if "architecture" in axes and kept else changed)
     # dict.fromkeys removes duplicates and keeps the order
     return list(dict.fromkeys(grid))
 

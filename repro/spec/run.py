@@ -72,9 +72,7 @@ class Run:
     filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
     num_hard_negatives: int  # hard negatives per query
-    mined_negatives: (
-        str  # mined below the positive in the surrogate's ranking, mined at any rank, or given with the pairs
-    )
+    mined_negatives: str  # mined at ranks below the positive, mined at any rank, or given with the pairs
     known_positives: str  # documents of pairs with an equal query: masked and never mined, or treated as negatives
     # model (§4.2)
     architecture: str  # contextual and biencoder are trained, bm25 and surrogate are references, none: only data

@@ -237,7 +237,9 @@ def test_grid_is_product_over_rows() -> None:
     contextual = base("smoke", architecture="contextual")
     axes = parse_axes(["num_contexts=2,4", "filter_margin=0,0.1", "packing=random,greedy"])
     assert expand([trained, contextual], axes) == [trained, *grid(contextual, num_contexts=(2, 4))], "others: no effect"
-    assert len(expand([trained], parse_axes(["architecture=biencoder,contextual", "num_contexts=2,4"]))) == 4
+    assert len(expand([trained], parse_axes(["architecture=biencoder,contextual", "num_contexts=2,4"]))) == 3
+    mixed = expand([trained], parse_axes(["architecture=bm25,biencoder", "learning_rate=1e-4,3e-5", "seed=1,2"]))
+    assert [run.architecture for run in mixed] == ["bm25", *["biencoder"] * 4], "an axis made an untrained run"
     [epochs] = expand([trained], parse_axes(["num_epochs=2"]))
     assert (epochs.num_epochs, epochs.num_steps) == (2, None)
 
