@@ -74,16 +74,16 @@ def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
         ValueError: for the first impossible combination.
     """
     grid: list[Run] = []
+    others = {name: values for name, values in axes.items() if name != "architecture"}
     for run in runs:
         names = [name for name in axes if _applies(name, run, axes)]
         for values in product(*(axes[name] for name in names)):
             changed = _change(run, dict(zip(names, values, strict=True)))
-            # An axis of architectures may make a run of BM25, which the other axes do not multiply.
-            others = {name: values for name, values in axes.items() if name != "architecture"}
-            kept = {
-                name: getattr(run, name) for name in names if name in others and not _applies(name, changed, others)
-            }
-            grid.append(replace(changed, **kept) if "architecture" in axes and kept else changed)
+            if "architecture" in axes:
+                # The axis may make a run of BM25, which the other axes do not multiply.
+                inert = [name for name in names if name in others and not _applies(name, changed, others)]
+                changed = replace(changed, **{name: getattr(run, name) for name in inert})
+            grid.append(changed)
     # dict.fromkeys removes duplicates and keeps the order
     return list(dict.fromkeys(grid))
 
