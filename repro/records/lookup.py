@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -270,9 +271,13 @@ def _list_planned_runs(prefix: str) -> IdentifiedRuns:
 
 
 def _list_declared_runs(prefix: str) -> IdentifiedRuns:
-    for experiment in experiments():
-        for scale in ORDER:
-            yield from ((run_id(run), run) for run in experiment.runs(scale))
+    yield from _identify_declared_runs().items()
+
+
+@cache
+def _identify_declared_runs() -> dict[str, Run]:
+    # once per process: it takes a third of a second, and a command may name a hundred ids
+    return {run_id(run): run for experiment in experiments() for scale in ORDER for run in experiment.runs(scale)}
 
 
 def _pin_imported_content(runs: list[Run]) -> list[Run]:
