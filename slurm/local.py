@@ -96,6 +96,15 @@ def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list
     return slots
 
 
+def advise_on_shared_gpus(slots: Sequence[Slot]) -> str:
+    """Return how to make slots on the same GPU faster. Empty if none share one, or if CUDA's MPS already runs."""
+    gpus = [gpu for slot in slots for gpu in slot.gpus]
+    mps = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control"
+    if len(gpus) == len(set(gpus)) or mps.exists():
+        return ""
+    return "runs on one GPU take turns; after `nvidia-cuda-mps-control -d` they run at the same time"
+
+
 @dataclass
 class LocalQueue:
     """The jobs of one launch and the child processes that execute them."""
@@ -339,8 +348,8 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
             tasks, jobs, on="local", sweep=sweep, profile=profile.name, queue=str(queue_folder)
         )
         submission.write()
-        if expected := _describe_expected_time(tasks, slots):
-            progress(expected)
+        for line in filter(None, (_describe_expected_time(tasks, slots), advise_on_shared_gpus(slots))):
+            progress(line)
         try:
             return queue.run()
         except Stopped as stopped:

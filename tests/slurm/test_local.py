@@ -22,7 +22,7 @@ from repro.stopping import Interrupted, Stopped
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job, _OutcomeRecorder
-from slurm.local import make_slots
+from slurm.local import Slot, advise_on_shared_gpus, make_slots
 from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import cancel
@@ -264,3 +264,12 @@ def test_gpus_and_cores_are_divided(
 def test_missing_gpus_are_refused() -> None:
     with pytest.raises(ValueError, match="gives each run 4 GPUs, this machine shows"):
         make_slots(Profile(name="p", on="local", gpus_per_run=4), gpus=["0"], num_cores=8)
+
+
+def test_shared_gpu_without_mps_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    shared, alone = [Slot(("0",), 1), Slot(("0",), 1)], [Slot(("0",), 1), Slot(("1",), 1)]
+    assert "nvidia-cuda-mps-control" in advise_on_shared_gpus(shared)
+    assert not advise_on_shared_gpus(alone)
+    (tmp_path / "control").touch()
+    assert not advise_on_shared_gpus(shared)
