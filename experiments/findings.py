@@ -86,8 +86,8 @@ FINDINGS: dict[int, str] = {
     57: "Without the filter, contextual batches gain two points over plain ones. The architecture costs half a point on "
     "either kind of batch. With or without documents, it scores the same.",
     58: "After eight times the steps, context documents of the searched corpus are 0.3 points better than random training "
-    "text. Nearly all of this lies in software packages, a family unlike the training text, where they are 1.8 points "
-    "better. On average, the contextual model still does not beat the biencoder.",
+    "text. Nearly all of this lies in software packages, where they are 1.8 points better. On average, the contextual "
+    "model still does not beat the biencoder.",
     59: "In the first of three seeds, the filter costs four points at every size. Without it, smaller clusters and the "
     "smaller batch are better.",
 }

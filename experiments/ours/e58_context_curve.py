@@ -6,11 +6,19 @@ are trained for 8 and 16 times as many steps, on all pairs of the text, with bat
 
 from typing import Any
 
-from experiments.e01_table1 import BLIND_DOMAIN, DOMAIN_WITH_CONTEXT, FAMILY_COLUMNS, NEITHER_DOMAIN, PLAIN_BATCH
+from experiments.e01_table1 import (
+    BLIND_DOMAIN,
+    DOMAIN_WITH_CONTEXT,
+    FAMILIES,
+    FAMILY_COLUMNS,
+    NEITHER_DOMAIN,
+    PLAIN_BATCH,
+)
 from experiments.fresh import NDCG_OF_BLIND, blind
 from experiments.ours.e25_context_emergence import DIFFERENCE, finish_step_axes, format_counts
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
+    BY_PART,
     HALF_A_POINT,
     NDCG,
     SCORE,
@@ -96,6 +104,46 @@ FIGURE = Figure(
     draw=draw_differences,
     **SCORE,
 )
+
+
+def draw_by_family(frame: Any, axes: Any) -> str:
+    """Draw each difference by family of collections: a mark per seed, a dash for the mean."""
+    families = sorted(set(frame["part1"]), key=(*FAMILIES, *frame["part1"]).index)
+    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
+    for index, (label, (first, second, colour, marker)) in enumerate(DIFFERENCES.items()):
+        if not {first, second} <= set(scores):
+            continue
+        gains = (scores[first] - scores[second]).dropna().groupby("part1")
+        for position, family in enumerate(families):
+            values = gains.get_group(family)
+            x = position + 0.22 * (index - 1)
+            legend_label = f"{label} (n = {len(values)})" if position == 0 else None
+            style: dict[str, Any] = {"linestyle": "none", "markersize": 4, "alpha": 0.6, "color": colour}
+            axes.plot([x] * len(values), values, marker=marker, label=legend_label, **style)
+            axes.plot([x - 0.08, x + 0.08], [values.mean()] * 2, color=colour, linewidth=2)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(families)), families)
+    axes.set_ylabel(DIFFERENCE)
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "mark: one seed; dash: mean over n seeds"
+
+
+START, END, LATER = ({"num_steps": get_size_at(STEPS, index)} for index in (0, 1, 2))
+FAMILY_FIGURE = Figure(
+    name="context_curve_families",
+    title="What context is worth by family, after eight times the steps",
+    caption=(
+        "The differences of the first picture by family of test collections, at the second number of training steps. A "
+        "mark is a seed, a dash the mean over n seeds. The test collections of packages are whole packages that are not "
+        "in the training text."
+    ),
+    kind="own",
+    points="{suite}/{family}/ndcg_at_10",
+    x_label="family of collections",
+    series=tuple(Row(label=label, runs=pick(**model | END), context=context) for label, model, context in ROWS),
+    draw=draw_by_family,
+    **BY_PART,
+)
 TABLE = Table(
     name="context_curve_table",
     caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
@@ -116,8 +164,6 @@ TABLE = Table(
         for label, model, context in ROWS
     ),
 )
-
-START, END, LATER = ({"num_steps": get_size_at(STEPS, index)} for index in (0, 1, 2))
 
 
 def score(model: dict[str, Any], budget: dict[str, Any], metric: str = NDCG) -> Term:
@@ -206,7 +252,7 @@ EXPERIMENT = Experiment(
     number=58,
     title="Use of context by length of training, from MiniLM",
     runs=runs,
-    artefacts=(FIGURE, TABLE),
+    artefacts=(FIGURE, FAMILY_FIGURE, TABLE),
     claims=CLAIMS,
     scales=tuple(SEEDS),
 )

@@ -293,9 +293,9 @@ def describe_claim_seeds(figure: Figure, scale: str, rows: Iterable[Mapping[str,
     declared = {claim.declared_seeds(scale) for claim in judged}
     others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)
     subject = "claims use" if len(others) == len(declared) else "some claims use"
-    if len(others) > 1:
+    if len(others) > 2:
         return f"{subject} other seeds"
-    return f"{subject} seeds {format_spans(others[0])}" if others else ""
+    return f"{subject} seeds {' or '.join(map(format_spans, others))}" if others else ""
 
 
 def format_column_label(figure: Figure, name: str) -> str:
