@@ -117,7 +117,9 @@ def import_(
     ] = None,
     negatives: Annotated[
         str | None,
-        typer.Option(help="column of negatives, stored but not used in training (default: negatives, negative or neg)"),
+        typer.Option(
+            help="column of negatives, trained on if half of the pairs have some (default: negatives, negative or neg)"
+        ),
     ] = None,
     domain: Annotated[str | None, typer.Option(help="column of domains (default: domain, dataset or source)")] = None,
     label: Annotated[
