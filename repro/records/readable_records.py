@@ -13,7 +13,7 @@ from typing import Any
 from repro.records.store import DIGESTS_FILE, explain_unreadable
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.digests import compute_source_digest, hash_file
+from repro.storage.digests import hash_file, hash_python_files
 from repro.storage.memo import Memo, get_digest_key
 from repro.storage.paths import PACKAGE, get_home
 
@@ -28,7 +28,7 @@ class ReadableRecords:
         """Read the cache file."""
         self.folder = folder
         digests = folder / DIGESTS_FILE
-        read_by = [compute_source_digest(READING_FOLDERS), hash_file(digests) if digests.is_file() else ""]
+        read_by = [hash_python_files(READING_FOLDERS), hash_file(digests) if digests.is_file() else ""]
         self.memo = Memo(
             get_home() / "readable-records.json", get_digest_key({"folder": str(folder), "read by": read_by})
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.report.verdicts import ADDRESS, get_versions
-from repro.storage.digests import compute_source_digest, hash_file
+from repro.storage.digests import hash_file, hash_python_files
 from repro.storage.memo import Memo, get_digest_key
 from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE, SOURCES
 
@@ -59,7 +59,7 @@ def get_cached_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: M
     inputs = {
         "rows": json.dumps(rows, default=repr),  # as text, because the order of columns matters
         "picture": ADDRESS.sub("", repr(sorted(picture.items()))),
-        "code": compute_source_digest(DRAWING_FOLDERS),
+        "code": hash_python_files(DRAWING_FOLDERS),
         "versions": get_versions(DRAWING_PACKAGES),
         "styles": [hash_file(path) for path in _list_style_files() if path.is_file()],
     }

@@ -20,7 +20,7 @@ from repro.records.provenance import FIRST_COMMITS_FILE
 from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.statistics.judge import Comparison, Judgement
-from repro.storage.digests import compute_source_digest
+from repro.storage.digests import hash_python_files
 from repro.storage.memo import Memo, get_digest_key
 from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE
 
@@ -52,7 +52,7 @@ def compute_key(claims: Sequence[Claim], runs: Sequence[Run], scale: str, folder
     """Return the digest of all inputs of the verdicts on claims at a scale."""
     names = [f"{run_id(run)}{suffix}" for run in runs for suffix in (".json", ".npz")] + [FIRST_COMMITS_FILE]
     inputs = {
-        "code": compute_source_digest(DECIDING_FOLDERS),
+        "code": hash_python_files(DECIDING_FOLDERS),
         "versions": get_versions(DECIDING_PACKAGES),
         "scale": scale,
         "claims": ADDRESS.sub("", repr(claims)),

@@ -23,7 +23,7 @@ def hash_folder(folder: Path) -> dict[str, str]:
 
 
 @cache
-def compute_source_digest(folders: Sequence[Path]) -> str:
+def hash_python_files(folders: Sequence[Path]) -> str:
     """Return one digest of the names and contents of the Python files in these folders."""
     digest = hashlib.sha256()
     paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]

@@ -63,7 +63,7 @@ def test_everything_relevant_is_in_the_key(monkeypatch: pytest.MonkeyPatch, tmp_
     keys.append(get_key())
     monkeypatch.setattr(picture_cache, "get_versions", lambda packages: dict.fromkeys(packages, "0"))
     keys.append(get_key())
-    monkeypatch.setattr(picture_cache, "compute_source_digest", lambda folders: "another")
+    monkeypatch.setattr(picture_cache, "hash_python_files", lambda folders: "another")
     keys.append(get_key())
     assert len(set(keys)) == len(keys) == 7
 

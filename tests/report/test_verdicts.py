@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from repro.report import artefacts as views
-from repro.report.verdicts import compute_source_digest
+from repro.report.verdicts import hash_python_files
 from repro.spec import Claim, Experiment, Run, base, grid
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
@@ -127,7 +127,7 @@ def test_changed_code_judges_again(
     format_verdicts()
     assert count_judged() == 1
     (source / "judge.py").write_text("ALPHA = 0.01\n")
-    compute_source_digest.cache_clear()  # a new process starts without it
+    hash_python_files.cache_clear()  # a new process starts without it
     format_verdicts()
     assert count_judged() == 1
 
