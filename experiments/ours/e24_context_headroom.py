@@ -136,7 +136,7 @@ CLAIMS = (
     ),
     Claim.interaction(
         "H.d",
-        "knowing the corpus helps more on text unlike the training text: more on packages than on services",
+        "knowing the corpus helps more where training text is scarce: more on packages than on services",
         of=(on("packages", "own"), on("packages", "training")),
         above=(on("services", "own"), on("services", "training")),
         source=OURS,
