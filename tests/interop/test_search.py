@@ -197,7 +197,7 @@ def test_corpus_chooses_its_model(tmp_path: Path) -> None:
         chosen, note = choose_model(request)
         assert chosen.model == best
         # MiniLM's score at the length of the runs may be lower than at its own
-        assert ("--compare-with minilm" in note) == (best != "minilm")
+        assert (f"repro evaluate --compare {best} minilm --suite mine" in note) == (best != "minilm")
     assert choose_model(replace(request, corpus="other"))[0].corpus == "other"
 
 

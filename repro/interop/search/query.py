@@ -96,7 +96,7 @@ def choose_model(request: SearchRequest) -> tuple[SearchRequest, str]:
     if best != MINILM and minilm_tokens < MINILM_TOKENS:
         note = (
             f", the best recorded model. MiniLM was scored on {minilm_tokens} tokens of each text, and may be better with "
-            f"{MINILM_TOKENS}: repro evaluate --model {best} --compare-with {MINILM} --suite {name}"
+            f"{MINILM_TOKENS}: repro evaluate --compare {best} {MINILM} --suite {name}"
         )
     return replace(request, model=best, corpus=request.corpus or name), note
 
