@@ -20,6 +20,7 @@ from repro.data.pairs import Pairs, Side
 from repro.data.tokens import JoinedTokens, Tokens, load_tokens
 from repro.pipeline.corpora import load_run_suite
 from repro.pipeline.needs import needs_surrogate
+from repro.pipeline.prompting import PromptedTexts
 from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.seeds import make_rng
 from repro.spec import Run
@@ -128,13 +129,17 @@ class Inputs:
             return self.content_keys
         return JoinedRows(self.content_keys, self._load_keys(given, len(self.given_negatives or ())))
 
-    def document_texts(self, rows: np.ndarray) -> list[str]:
-        """Return the texts of documents of a batch, by their rows (int64)."""
+    def document_texts(self, rows: np.ndarray, prompts: str = "none") -> list[str]:
+        """Return the texts of documents of a batch, by their rows (int64), behind prompts (a row of their table)."""
+
+        def read(pairs: Pairs, rows: np.ndarray) -> list[str]:
+            return PromptedTexts(pairs, "document", prompts, self.run.corpus).texts(rows)
+
         if self.given_negatives is None:
-            return self.pairs.texts("document", rows)
+            return read(self.pairs, rows)
         is_given = rows >= len(self.pairs)
-        given_texts = iter(self.given_negatives.texts("document", rows[is_given] - len(self.pairs)))
-        pair_texts = iter(self.pairs.texts("document", rows[~is_given]))
+        given_texts = iter(read(self.given_negatives, rows[is_given] - len(self.pairs)))
+        pair_texts = iter(read(self.pairs, rows[~is_given]))
         return [next(given_texts if flag else pair_texts) for flag in is_given]
 
     @cached_property

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.batches.mask import (
     compute_batch_difficulty,
     compute_content_keys,
@@ -109,11 +108,6 @@ class BatchViewer:
     def _filter_vectors(self) -> Vectors:
         return _list_by_side(self.inputs.filter_embeddings("query"), self.inputs.document_embeddings(of_filter=True))
 
-    @cached_property
-    def _surrogate(self) -> FixedEncoder:
-        """The run's surrogate, for texts without stored vectors. It takes a second to load and is cached."""
-        return get_surrogate(self.inputs.run)
-
     def _load_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> SurrogateVectors | None:
         queries_BD = self._load_rows(stored["query"], "query", pairs_B)
         documents_MD = self._load_rows(stored["document"], "document", rows_M)
@@ -125,10 +119,11 @@ class BatchViewer:
             return np.asarray(stored_ND[rows], np.float32)
         if not self.always_scores:
             return None
-        if side == "document" and self.inputs.given_negatives is not None:
-            return self._surrogate.encode(self.inputs.document_texts(rows))
-        texts = get_texts_for(self._surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
-        return self._surrogate.embed(texts.texts(rows))
+        surrogate = self.inputs.surrogate
+        if side == "document":
+            return surrogate.embed(self.inputs.document_texts(rows, surrogate.prompts))
+        texts = get_texts_for(surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
+        return surrogate.embed(texts.texts(rows))
 
 
 def _list_by_side(queries: np.ndarray | None, documents: np.ndarray | JoinedRows | None) -> Vectors:

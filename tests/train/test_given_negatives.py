@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repro.batches.fixed_encoder import ENCODER_PROMPTS
 from repro.batches.negatives import write_given_negatives
 from repro.data.own.imported import import_source
 from repro.data.own.importing import plan_runs
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
+from repro.pipeline import prompting
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes
 from repro.spec import Run, base
@@ -101,6 +103,20 @@ def test_training_sees_given_texts(run: Run) -> None:
     assert view.masked_BM.shape == (16, 48) and view.scores_BM is not None
     expected = np.asarray(inputs.embeddings("query")[:16], np.float32) @ np.float32(vectors[view.rows_M]).T
     assert np.array_equal(view.scores_BM, expected)
+
+
+def test_computed_vectors_are_the_stored_ones(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without stored vectors, texts are embedded with the prompts of their domain, as the stage embeds them."""
+    monkeypatch.setitem(ENCODER_PROMPTS, run.surrogate, "task")
+    prompts = ("topic question ", "number answer ")
+    monkeypatch.setattr(prompting, "get_prompts_by_domain", lambda corpus, names: dict.fromkeys(names, prompts))
+    stored = Inputs(run)
+    stored.build(ignore)
+    plain = Inputs(base(run.scale, **{**vars(run), "sampler": "random", "cluster_size": None, "filter": "none"}))
+    plain.build(ignore)
+    assert plain.embeddings("query") is None
+    scores, expected = (BatchViewer(inputs, always_scores=True)(np.arange(16)).scores_BM for inputs in (plain, stored))
+    assert scores == pytest.approx(expected, abs=5e-3)
 
 
 def test_run_with_given_negatives_is_trained(run: Run) -> None:
