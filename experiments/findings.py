@@ -30,8 +30,8 @@ FINDINGS: dict[int, str] = {
     14: "The further the words of a family are from the training text, the further trained models tend to fall behind BM25. Five "
     "families are too few to separate this from chance.",
     15: "The picture shows the two stages of the contextual model with their actual sizes.",
-    16: "Another context moves the vector of a document by a few percent of the distance to another document. At `lab` it is "
-    "an eighth.",
+    16: "Another context moves the vector of a document by a few percent of the distance to the nearest other document. "
+    "At `lab` it is an eighth.",
     17: "More context documents help slightly. The draw of the documents hardly matters.",
     18: "Context documents of the searched domain and of other domains give about the same score. At `lab` the searched "
     "domain is ahead by a fifth of a point.",

@@ -102,7 +102,7 @@ def advise_on_shared_gpus(slots: Sequence[Slot]) -> str:
     mps = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control"
     if len(gpus) == len(set(gpus)) or mps.exists():
         return ""
-    return "runs on one GPU take turns; after `nvidia-cuda-mps-control -d` they run at the same time"
+    return "runs that share a GPU take turns. After `nvidia-cuda-mps-control -d` they run at the same time"
 
 
 @dataclass

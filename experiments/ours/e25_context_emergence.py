@@ -6,7 +6,7 @@ have to discover: it weights each word in the mean over tokens by the share of c
 (`repro.model.frequency`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from experiments import fresh
@@ -79,21 +79,33 @@ def draw_worth(frame: Any, axes: Any) -> str:
 
     One mark per seed.
     """
+    differences = {
+        f"{model}: {DIFFERENCE_LABELS[context]}": (
+            *(f"{model}, {CONTEXT_LABELS[kind]}" for kind in ("own", context)),
+            COLOURS[model],
+            MARKERS[context],
+        )
+        for context in MARKERS
+        for model in SERIES
+    }
+    return draw_differences_by_family(frame, axes, differences)
+
+
+def draw_differences_by_family(frame: Any, axes: Any, differences: Mapping[str, tuple[str, ...]]) -> str:
+    """Draw differences between series by family. Each has a label, its two series, a colour and a marker."""
     families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
     scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    kinds = [(model, context) for context in MARKERS for model in SERIES]
-    for index, (model, context) in enumerate(kinds):
-        own, other = (f"{model}, {CONTEXT_LABELS[kind]}" for kind in ("own", context))
-        if own not in scores or other not in scores:
+    for index, (label, (first, second, colour, marker)) in enumerate(differences.items()):
+        if first not in scores or second not in scores:
             continue
-        gains = (scores[own] - scores[other]).dropna()
+        gains = (scores[first] - scores[second]).dropna()
         for position, family in enumerate(families):
             values = gains.get(family, gains[:0])
-            x = position + 0.18 * (index - 1.5)
-            style = {"color": COLOURS[model], "marker": MARKERS[context]}
-            label = f"{model}: {DIFFERENCE_LABELS[context]} (n = {len(values)})" if position == 0 else None
-            axes.plot([x] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=label, **style)
-            axes.plot([x - 0.07, x + 0.07], [values.mean()] * 2, color=COLOURS[model], linewidth=2)
+            x = position + 0.18 * (index - (len(differences) - 1) / 2)
+            style = {"color": colour, "marker": marker}
+            legend_label = f"{label} (n = {len(values)})" if position == 0 else None
+            axes.plot([x] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=legend_label, **style)
+            axes.plot([x - 0.07, x + 0.07], [values.mean()] * 2, color=colour, linewidth=2)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(families)), families)
     axes.set_ylabel(DIFFERENCE)

@@ -9,13 +9,17 @@ from typing import Any
 from experiments.e01_table1 import (
     BLIND_DOMAIN,
     DOMAIN_WITH_CONTEXT,
-    FAMILIES,
     FAMILY_COLUMNS,
     NEITHER_DOMAIN,
     PLAIN_BATCH,
 )
 from experiments.fresh import NDCG_OF_BLIND, blind
-from experiments.ours.e25_context_emergence import DIFFERENCE, finish_step_axes, format_counts
+from experiments.ours.e25_context_emergence import (
+    DIFFERENCE,
+    draw_differences_by_family,
+    finish_step_axes,
+    format_counts,
+)
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BY_PART,
@@ -108,24 +112,7 @@ FIGURE = Figure(
 
 def draw_by_family(frame: Any, axes: Any) -> str:
     """Draw each difference by family of collections: a mark per seed, a dash for the mean."""
-    families = sorted(set(frame["part1"]), key=(*FAMILIES, *frame["part1"]).index)
-    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    for index, (label, (first, second, colour, marker)) in enumerate(DIFFERENCES.items()):
-        if not {first, second} <= set(scores):
-            continue
-        gains = (scores[first] - scores[second]).dropna().groupby("part1")
-        for position, family in enumerate(families):
-            values = gains.get_group(family)
-            x = position + 0.22 * (index - 1)
-            legend_label = f"{label} (n = {len(values)})" if position == 0 else None
-            style: dict[str, Any] = {"linestyle": "none", "markersize": 4, "alpha": 0.6, "color": colour}
-            axes.plot([x] * len(values), values, marker=marker, label=legend_label, **style)
-            axes.plot([x - 0.08, x + 0.08], [values.mean()] * 2, color=colour, linewidth=2)
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_xticks(range(len(families)), families)
-    axes.set_ylabel(DIFFERENCE)
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return "mark: one seed; dash: mean over n seeds"
+    return draw_differences_by_family(frame, axes, DIFFERENCES)
 
 
 START, END, LATER = ({"num_steps": get_size_at(STEPS, index)} for index in (0, 1, 2))
