@@ -103,7 +103,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
         ]
         rows.append((line.statement, ", ".join(line.claims), line.paper or ABSENT, *verdicts))
     header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
-    title = "Differences in points of NDCG@10 unless another unit is given, with 95 % intervals. (ours): no claim of the paper"
+    title = "Differences in points of NDCG@10, with 95 % intervals. (ours): no claim of the paper"
     return View(title, header, tuple(rows), align="l" * len(header))
 
 
