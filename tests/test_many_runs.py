@@ -1,4 +1,4 @@
-"""Optimisations for thousands of runs do not change any output, and a killed sweep loses nothing."""
+"""Optimisations for thousands of runs do not change any output."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -72,10 +72,3 @@ def test_many_runs_benchmark_works(tmp_path: Path) -> None:
     """Slow: starts the command six times."""
     result = run_module("benchmarks.many_runs", "--num-runs", "60", "--num-records", "30", folder=tmp_path)
     assert result.stdout.count("exit 0") == 6, result.stdout + result.stderr
-
-
-@pytest.mark.slow
-def test_killed_sweep_ends_the_same(tmp_path: Path) -> None:
-    """Slow: trains a sweep twice, with four kills."""
-    result = run_module("benchmarks.kills", "--num-runs", "2", "--num-kills", "4", folder=tmp_path)
-    assert result.returncode == 0, result.stdout + result.stderr
