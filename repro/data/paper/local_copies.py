@@ -5,6 +5,7 @@ After a download, a file of checksums stores the revision, and sha256 and size o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,6 @@ from typing import Any
 
 from repro.data.folders import list_visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
-from repro.data.paper.download import download
 from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason, get_source_folder
 from repro.data.readers import unpack
 from repro.storage.digests import hash_file
@@ -62,7 +62,7 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
     else:
         revision = f"md5 {BENCHMARKS[name].md5}"
         if not folder.is_dir():
-            _fetch_archive(name, folder, progress, base)
+            _fetch_archive(name, folder, base)
     # The checksums mark the copy as complete, so the marker goes only after them.
     write_checksums(folder, name, revision)
     (folder / FETCHING).unlink(missing_ok=True)
@@ -169,9 +169,9 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
     return revision
 
 
-def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> None:
+def _fetch_archive(name: str, folder: Path, base: str) -> None:
     archive = folder.parent / f"{name}.zip"
-    download(f"{base}/{name}.zip", archive, md5=BENCHMARKS[name].md5, progress=progress)
+    download(f"{base}/{name}.zip", archive, BENCHMARKS[name].md5)
     # the folder appears under its name only when it is complete
     with atomic_folder(folder) as part:
         unpacked = unpack(archive, part / "unpacked")
@@ -180,6 +180,42 @@ def _fetch_archive(name: str, folder: Path, progress: Progress, base: str) -> No
         # only hidden files of the archiver are left
         shutil.rmtree(part / "unpacked", ignore_errors=True)
     archive.unlink()
+
+
+def download(url: str, path: Path, md5: str) -> None:
+    """Download a file if it does not exist. The client of the hub retries broken connections.
+
+    The file gets its name when it is complete. Until then it is a part (`….part`), which the next call completes.
+
+    Raises:
+        ValueError: if the file has another md5. A part with another md5 is removed.
+        OSError: if the server does not answer. The part stays.
+    """
+    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.file_download import http_get
+
+    if path.is_file():
+        if _compute_md5(path) != md5:
+            raise ValueError(f"{path} is not the file that was expected (md5 is not {md5}): remove it and fetch again")
+        return
+    part = path.with_name(path.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    # a part that lacks only its name has nothing left to request
+    if not part.is_file() or _compute_md5(part) != md5:
+        try:
+            with part.open("ab") as file:
+                http_get(url, file, resume_size=file.tell())
+        except (OSError, HTTPError) as error:
+            raise OSError(f"could not download {url} ({error}); repeat to resume from {part}") from error
+        if _compute_md5(part) != md5:
+            part.unlink()
+            raise ValueError(f"{url} is not the file that was expected (md5 is not {md5}): it was removed; try again")
+    part.replace(path)
+
+
+def _compute_md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _list_files(folder: Path) -> list[Path]:
