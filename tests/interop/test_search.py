@@ -1,8 +1,7 @@
-"""`repro search` ranks as the model does, in numpy, from an index that depends on model, context and corpus."""
+"""`repro search` ranks as the model does, from an index that depends on model, context and corpus."""
 
 import io
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -70,11 +69,10 @@ def brute_force(model: Path | str, corpus: Path, context: str = "own") -> np.nda
 
 @pytest.mark.parametrize(
     ("architecture", "backbone"),
-    [("biencoder", "bert"), ("biencoder", "nomic"), ("contextual", "bert"), ("contextual", "nomic"),
-     ("minilm", "bert"), ("adapted", "bert"), ("biencoder", "modernbert"), ("contextual", "modernbert")],
-)  # fmt: skip
+    [("biencoder", "nomic"), ("contextual", "bert"), ("contextual", "nomic"), ("minilm", "bert"), ("adapted", "bert")],
+)
 def test_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, backbone: str) -> None:
-    """The second search gives the model's own scores. With numpy code it logs nothing, since it loads no torch."""
+    """The second search gives the model's own scores. It logs nothing, since the index exists."""
     model: Path | str = tmp_path / "model"
     if architecture == "minilm":
         model = "minilm"
@@ -85,28 +83,11 @@ def test_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, b
     request = SearchRequest(str(model), str(corpus))
     search(request, QUERIES, 5, ignore)
     expected = brute_force(get_minilm_folder() if architecture == "minilm" else model, corpus)
-    results = search(request, QUERIES, 5, ignore if backbone == "modernbert" else refuse)
+    results = search(request, QUERIES, 5, refuse)
     for hits, scores in zip(results, expected, strict=True):
         assert [hit.id for hit in hits] == [f"d{place}" for place in np.argsort(-scores, kind="stable")]
         assert [hit.score for hit in hits] == pytest.approx(np.sort(scores)[::-1].tolist(), abs=1e-4)
         assert [hit.text for hit in hits] == [TEXTS[int(hit.id[1:])] for hit in hits]
-
-
-def test_long_query_is_cut_as_in_model(tmp_path: Path, corpus: Path) -> None:
-    """A model that reads the end of long texts gets the end of a long query, too."""
-    from sentence_transformers import SentenceTransformer
-
-    folder = tmp_path / "model"
-    adapt_model("minilm", str(corpus), folder, progress=ignore)
-    model = SentenceTransformer(str(folder), device="cpu")
-    model.tokenizer.truncation_side = "left"
-    model.save(str(folder))
-    query = " ".join(["rain"] * 300 + ["install", "a", "package"])
-    for _ in range(2):
-        (hits,) = search(SearchRequest(str(folder), str(corpus)), [query], 5, ignore)
-        opened = open_model(str(folder), progress=ignore).model
-        expected = opened.encode([query], "query")[0] @ opened.encode(TEXTS, "document").T
-        assert [hit.score for hit in hits] == pytest.approx(np.sort(expected)[::-1].tolist(), abs=1e-4)
 
 
 def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
@@ -132,21 +113,14 @@ def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:
         search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
 
 
-def test_command_reads_stdin_without_torch(
+def test_command_reads_stdin(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Several queries come from stdin. A process with an existing index imports neither torch nor transformers."""
     model = save(tmp_path / "model", "contextual", "nomic")
-    words = ["search", str(model), "--corpus", str(corpus), "--top", "2", "--json"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(QUERIES)))
-    assert get_exit_code(*words) == 0
-    first = json.loads(capsys.readouterr().out)
-    assert [row["query"] for row in first] == QUERIES and {len(row["results"]) for row in first} == {2}
-    code = f"import sys; from repro.cli.main import app; app({words!r}, standalone_mode=False); "
-    code += "assert not {'torch', 'transformers', 'sentence_transformers', 'pyarrow'} & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], input="\n".join(QUERIES), text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == first
+    assert get_exit_code("search", str(model), "--corpus", str(corpus), "--top", "2", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["query"] for row in rows] == QUERIES and {len(row["results"]) for row in rows} == {2}
     assert get_exit_code("search", str(model), "x") == 2
 
 

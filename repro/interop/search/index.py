@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from repro.interop.search.encoder import QueryEncoder
 from repro.storage.files import json_object
 
 VERSION = 3
@@ -26,9 +25,8 @@ VERSION = 3
 SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE = "index.json", "vectors.npy", "documents.jsonl"
 # byte offsets of the documents in the file of texts
 OFFSETS_FILE = "places.npy"
-# context vectors and soft prompts of a contextual model, which precede each query
-PREFIX_FILE = "ahead.npy"
-ENCODER_FOLDER = "encoder"
+# context vectors of a contextual model
+CONTEXT_FILE = "context.npy"
 CONTEXTS = ("own", "null")
 Progress = Callable[[str], None]
 
@@ -76,14 +74,6 @@ class Index:
     def settings(self) -> dict[str, Any]:
         """The names of model and corpus, the number of documents, and how the context was drawn."""
         return json_object(self.folder / SETTINGS_FILE)
-
-    def encoder(self) -> QueryEncoder | None:
-        """Return the query encoder. None if numpy does not reproduce the model's vectors."""
-        folder = self.folder / ENCODER_FOLDER
-        if not folder.is_dir():
-            return None
-        prefix = self.folder / PREFIX_FILE
-        return QueryEncoder(folder, np.load(prefix, allow_pickle=False) if prefix.is_file() else None)
 
     def search(self, vector_D: np.ndarray, top: int) -> list[Found]:
         """Return the best documents, best first. Equal scores are in the order of the corpus."""

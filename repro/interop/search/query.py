@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from repro.interop.arguments import MINILM, find_model_folder
 from repro.interop.corpus import find_corpus
+from repro.interop.named_runs import find_named_run
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
-from repro.records.lookup import ID_PREFIX, RECORDS, find_run_by_id
-from repro.records.store import read_records, try_read_record
+from repro.records.store import read_records
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
 from repro.spec.start import MINILM_TOKENS
@@ -30,7 +30,7 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     if find_model_folder(request.model) is None and is_imported(request.model):
         request, note = choose_model(request)
         progress(f"searching {request.corpus} with {request.model}{note}")
-    run = find_run(request.model)
+    run = find_named_run(request.model)
     corpus = find_corpus(_get_corpus_name(request, run))
     context_corpus = None
     if request.context is not None and request.context not in CONTEXTS:
@@ -41,28 +41,19 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
         key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed, context]
         return Index(get_home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
 
+    from repro.interop.opening import open_model
+    from repro.interop.search.build import build_index, encode_queries
+
+    if not locate().is_built:
+        progress(f"opening {request.model}; the index of {corpus.name} is built once and cached")
+    opened = open_model(request.model, progress=progress)
+    # opening may have trained the run, so its weights and the key have changed
     index = locate()
     if not index.is_built:
-        from repro.interop.opening import open_model
-        from repro.interop.search.build import build_index
-
-        progress(f"opening {request.model}; the index of {corpus.name} is built once and cached")
-        opened = open_model(request.model, progress=progress)
-        # opening may have trained the run, so its weights and the key have changed
-        index = locate()
-        if not index.is_built:
-            build_index(opened, request, corpus, context_corpus, index.folder, progress)
+        build_index(opened, request, corpus, context_corpus, index.folder, progress)
     if request.context is not None and index.settings["context"] is None:
         raise ValueError(f"{request.model} has no context: leave out --context")
-    encoder = index.encoder()
-    if encoder is not None:
-        vectors = [encoder.encode(query) for query in queries]
-    else:
-        from repro.interop.search.build import encode_queries
-
-        progress("queries of this model are encoded with torch, which takes seconds to load")
-        vectors = list(encode_queries(request, index, queries, progress))
-    return [index.search(vector, top) for vector in vectors]
+    return [index.search(vector_D, top) for vector_D in encode_queries(opened, index, queries)]
 
 
 def choose_model(request: SearchRequest) -> tuple[SearchRequest, str]:
@@ -99,18 +90,6 @@ def choose_model(request: SearchRequest) -> tuple[SearchRequest, str]:
             f"{MINILM_TOKENS}: repro evaluate --compare {best} {MINILM} --suite {name}"
         )
     return replace(request, model=best, corpus=request.corpus or name), note
-
-
-def find_run(source: str) -> Run | None:
-    """Find a run by its id. If it has a record, the experiments are not loaded, which saves time."""
-    if find_model_folder(source) is not None or not ID_PREFIX.fullmatch(source):
-        return None
-    for folder in RECORDS:
-        path = folder() / f"{source}.json"
-        record = try_read_record(path) if path.is_file() else None
-        if record is not None:
-            return record.run
-    return find_run_by_id(source)
 
 
 def get_model_key(source: str, run: Run | None) -> str | None:
