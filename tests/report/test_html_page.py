@@ -1,8 +1,7 @@
 """The HTML report is one file without scripts or requests. Its numbers equal the records, and texts are escaped."""
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
@@ -21,7 +20,7 @@ from repro.report.sections import Rows, make_deviations_view, make_sections
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import get_scale
 from repro.storage.paths import CHECKOUT
-from tests.browser import CHROMIUM, Browser, browser
+from tests.browser import CHROMIUM, evaluate
 
 EVIL = '<script>alert("x")</script> & $5'
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -159,6 +158,7 @@ def test_page_links_to_itself_and_records(report: Report) -> None:
     assert len(reader.ids) == len(set(reader.ids))
     anchors = {link[1:] for link in reader.links if link.startswith("#")}
     assert anchors and anchors <= set(reader.ids)
+    assert next(link for link in reader.links if link != "data:,") == "#content"
     files = [link for link in reader.links if not link.startswith(("#", "data:"))]
     assert len(files) == len(RUNS) and all((report.path.parent / file).is_file() for file in files)
     assert not {"script", "img", "iframe", "object", "form"} & set(reader.tags)
@@ -243,34 +243,18 @@ def in_browser(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.browser(skip(test))
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("browser")) as started:
-        yield started
-
-
 @in_browser
-def test_browser_reports_no_errors(chromium: Browser, report: Report, tmp_path: Path) -> None:
-    for width, scheme in ((1200, "light"), (360, "dark")):
-        chromium.open(report.path, width=width, scheme=scheme)
-        assert chromium.value("document.documentElement.scrollWidth") <= width
-        assert len(chromium.screenshot(tmp_path / f"{width}.png")) > 20_000
-    assert set(chromium.requests) == {report.path.resolve().as_uri()}
-    assert chromium.complaints == []
-
-
-@in_browser
-def test_contents_are_column_or_menu(chromium: Browser, report: Report) -> None:
+def test_contents_are_column_or_menu(report: Report, tmp_path: Path) -> None:
     """At 1280 pixels the table of contents is left of the text. At 390 it opens on demand."""
-    box = "JSON.stringify(document.querySelector('.contents').getBoundingClientRect())"
-    chromium.open(report.path, width=1280)
-    column = json.loads(chromium.value(box))
-    assert column["width"] > 100
-    assert column["right"] <= chromium.value("document.querySelector('main').getBoundingClientRect().left")
-    chromium.open(report.path, width=390)
-    assert json.loads(chromium.value(box))["height"] == 0
-    chromium.value("document.querySelector('label[for=menu]').click()")
-    assert json.loads(chromium.value(box))["height"] > 100
+    height, right = (
+        f"document.querySelector('.contents').getBoundingClientRect().{name}" for name in ("height", "right")
+    )
+    main_left = "document.querySelector('main').getBoundingClientRect().left"
+    contents_right, text_left = evaluate(report.path, tmp_path, [right, main_left], width=1280)
+    assert 100 < contents_right <= text_left
+    click = "document.querySelector('label[for=menu]').click()"
+    closed, _, opened = evaluate(report.path, tmp_path, [height, click, height], width=390)
+    assert closed == 0 and opened > 100
 
 
 STICKS_OUT = """[...document.querySelectorAll("body *")].filter(element => {
@@ -292,42 +276,38 @@ def test_ordinary_picture_fits_telephone() -> None:
 
 
 @in_browser
-@pytest.mark.parametrize("width", [360, 390])
-def test_telephone_shows_everything(chromium: Browser, report: Report, width: int) -> None:
-    chromium.open(report.path, width=width)
-    assert chromium.value("document.querySelectorAll('#known svg text').length") > 5
-    assert chromium.value(CUT) == []
-    assert chromium.value(STICKS_OUT) == []
-    assert chromium.value(SMALLEST_FONT) >= 13
+@pytest.mark.parametrize("width", [360, 390, 1200])
+def test_page_fits_its_width(report: Report, tmp_path: Path, width: int) -> None:
+    """Nothing sticks out or is cut, also on a telephone, and the page requests nothing."""
+    scroll_width, num_requests = (
+        "document.documentElement.scrollWidth",
+        "performance.getEntriesByType('resource').length",
+    )
+    num_texts = "document.querySelectorAll('#known svg text').length"
+    expressions = [scroll_width, num_requests, num_texts, SMALLEST_FONT, CUT, STICKS_OUT]
+    page_width, requests, texts, font, *faults = evaluate(report.path, tmp_path, expressions, width=width)
+    assert page_width <= width and requests == 0 and texts > 5 and font >= 13
+    assert faults == [[], []]
 
 
 @in_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast(chromium: Browser, report: Report, scheme: str) -> None:
-    chromium.open(report.path, width=800, scheme=scheme)
-    ground = compute_luminance(chromium.value("getComputedStyle(document.body).backgroundColor"))
-    assert (ground < 0.1) == (scheme == "dark")
-    for selector in ("body", "a", ".note", ".holds", ".differs", ".not-run", "dt", "pre"):
-        text = compute_luminance(chromium.value(f"getComputedStyle(document.querySelector('{selector}')).color"))
-        assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5, selector
-    style = chromium.value("getComputedStyle(document.querySelector('.picture svg')).filter")
-    assert (style != "none") == (scheme == "dark")
-
-
-@in_browser
-def test_keyboard_reaches_content_first(chromium: Browser, report: Report) -> None:
-    chromium.open(report.path, width=800)
-    press_key(chromium, "Tab", 9)
-    assert chromium.value("document.activeElement.className") == "skip"
-    press_key(chromium, "Enter", 13, "\r")
-    assert chromium.value("location.hash") == "#content"
-    assert chromium.value("document.activeElement.id") == "content"
-
-
-def press_key(page: Browser, key: str, code: int, text: str = "") -> None:
-    for kind in ("rawKeyDown", "char", "keyUp"):
-        event = {"key": key, "code": key, "windowsVirtualKeyCode": code, "text": text if kind == "char" else ""}
-        page.ask("Input.dispatchKeyEvent", type=kind, **event)
+def test_text_has_contrast(report: Report, tmp_path: Path, scheme: str) -> None:
+    selectors = ("body", "a", ".note", ".holds", ".differs", ".not-run", "dt", "pre")
+    style, background = (
+        "getComputedStyle(document.querySelector('{}')).{}",
+        "getComputedStyle(document.body).backgroundColor",
+    )
+    expressions = [
+        background,
+        style.format(".picture svg", "filter"),
+        *(style.format(name, "color") for name in selectors),
+    ]
+    ground, picture_filter, *texts = evaluate(report.path, tmp_path, expressions, scheme=scheme)
+    assert (compute_luminance(ground) < 0.1) == (picture_filter != "none") == (scheme == "dark")
+    for selector, text in zip(selectors, texts, strict=True):
+        darker, lighter = sorted(map(compute_luminance, (ground, text)))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, selector
 
 
 def compute_luminance(colour: str) -> float:
