@@ -1,12 +1,10 @@
-"""Measure read-only verbs on a large sweep: status, show, check and report, each in its own process.
+"""Measure `status` and `show` on a large sweep, each in its own process.
 
     python -m benchmarks.many_runs --num-runs 10000 --num-records 5000
 
-Each record is a mixture of two published records that differ in their seed, stored under an unused seed. The records
-replace the published ones for `check` and `report`, and this machine's for `status` and `show`. The sweep has these
-runs and as many others, half of which failed. The first `report` reuses the verdicts of `check` and draws its pictures.
-The second one reuses the pictures, too. Everything is written to a temporary folder. The exit code is 1 if a verb needs
-more than ten seconds or 500 MiB.
+Each record is a mixture of two published records that differ in their seed, stored under an unused seed. The sweep has
+these runs and as many others, half of which failed. Everything is written to a temporary folder. The exit code is 1 if a
+verb needs more than ten seconds or 500 MiB.
 """
 
 from __future__ import annotations
@@ -29,15 +27,12 @@ from repro.records.digests import write_digests
 from repro.records.store import Record, read_records, write_record
 from repro.spec import Run, depends_on_seed, get_first_phase
 from repro.spec.identity import get_training_id, run_id
-from repro.spec.registry import experiments
-from repro.statistics.contrasts import drop_seed
 from repro.storage.paths import CHECKOUT, get_home, get_local_records, get_published_records
 from slurm.states import JobState, get_run_item
 from slurm.sweep import Submission
 
 SCALE = "desk"
 MAX_SECONDS, MAX_MEBIBYTES = 10.0, 500.0
-CHILD_OPTION, RECORDED = "--as-if-published", "recorded.json"
 
 
 def main() -> int:
@@ -52,22 +47,14 @@ def main() -> int:
         writer.start()
         writer.join()
         print(f"{options.num_runs} runs, {options.num_records} records", flush=True)
-        report = ["report", "--scale", SCALE, "--out", f"{folder}/r.html"]
-        verbs = (["status", str(sweep)], ["status", str(sweep), "--json"], ["show", str(sweep)],
-                 ["check", "--scale", SCALE], report, report)  # fmt: skip
+        verbs = (["status", str(sweep)], ["status", str(sweep), "--json"], ["show", str(sweep)])
         meets_limits = [measure_verb(arguments) for arguments in verbs]
     return 0 if all(meets_limits) else 1
 
 
 def measure_verb(arguments: list[str]) -> bool:
     """Run a verb and print its seconds, processor seconds and peak memory. Return whether it meets the limits."""
-    folder = get_home() / ("published" if arguments[0] in ("check", "report") else "")
-    cost = measure_process(
-        [sys.executable, "-m", "benchmarks.many_runs", CHILD_OPTION, *arguments],
-        env={**os.environ, "REPRO_HOME": str(folder)},
-        cwd=CHECKOUT,
-        stdout=subprocess.DEVNULL,
-    )
+    cost = measure_process([sys.executable, "-m", "repro", *arguments], cwd=CHECKOUT, stdout=subprocess.DEVNULL)
     mebibytes = cost.peak_bytes / 2**20
     name = " ".join(argument for argument in arguments if "/" not in argument)
     print(f"{name:<30} {cost.seconds:5.1f} s {cost.cpu_seconds:5.1f} s of CPU {mebibytes:5.0f} MiB, "
@@ -84,10 +71,6 @@ def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     os.fsync = lambda fd: None
     runs = [write_mixture(*mixture).run for mixture in islice(generate_mixtures(), num_records)]
     write_digests(get_local_records())
-    published = get_home() / "published" / "as-if-published"
-    published.parent.mkdir()
-    published.symlink_to(get_local_records(), target_is_directory=True)
-    published.with_name(RECORDED).write_text(json.dumps([asdict(run) for run in runs]))
     last_seed = max(run.seed for run in runs)
     seeded = cycle(run for run in dict.fromkeys(runs) if depends_on_seed(run))
     others = [replace(next(seeded), seed=last_seed + offset) for offset in range(1, num_runs - len(runs) + 1)]
@@ -139,37 +122,5 @@ def write_mixture(run: Run, first: Record, second: Record) -> Record:
     )
 
 
-# ---- the measured process
-
-
-def run_verb() -> None:
-    """Run a verb that treats the home's records as published, with experiments that request their runs."""
-    from repro.cli.main import main as run_command_line
-    from repro.report import artefacts
-
-    folder = get_home() / "as-if-published"
-    if folder.exists():
-        artefacts.RECORDS = {**artefacts.RECORDS, "published": lambda: folder}
-        extend_experiments(folder)
-    sys.argv = ["repro", *sys.argv[2:]]
-    run_command_line()
-
-
-def extend_experiments(folder: Path) -> None:
-    """Extend every experiment by all recorded seeds of its runs."""
-    seeds: defaultdict[Run, list[Run]] = defaultdict(list)
-    for values in json.loads(folder.with_name(RECORDED).read_text()):
-        run = Run(**values)
-        seeds[drop_seed(run)].append(run)
-    for experiment in experiments():
-        declared = experiment.runs(SCALE)
-        recorded = [run for declared_run in declared for run in seeds[drop_seed(declared_run)]]
-        extended = tuple(dict.fromkeys((*declared, *recorded)))
-        # The default binds the runs of this iteration.
-        object.__setattr__(experiment, "runs", lambda scale, extended=extended: extended)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == [CHILD_OPTION]:
-        run_verb()
     sys.exit(main())
