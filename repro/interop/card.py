@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-import numpy as np
-
-from repro.data.beir import compute_mean_weights
 from repro.evaluate.digests import compute_model_digest
 from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
-from repro.report.scores import POINTS, find_records, list_contexts, list_notes, list_suite_rows
+from repro.report.query_scores import QueryScores
+from repro.report.scores import find_records, list_contexts, list_notes, list_suite_rows
 from repro.report.view import View
 from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
-from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
-from repro.statistics.units import stratified_mean
 from repro.text import ABSENT
 
 LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
@@ -168,17 +164,12 @@ def _list_scored_contexts(record: Record) -> list[tuple[str, str]]:
 def make_interval_view(record: Record) -> View:
     """Return a table of NDCG@10 per context: the mean and each collection, with 95 % bootstrap intervals."""
     datasets = list_suite_rows(record.provenance)
-    strata_Q = np.repeat(np.arange(len(datasets)), [row["num_queries"] for row in datasets])
     contexts = _list_scored_contexts(record)
-    columns = [record.arrays[name] for name, _ in contexts]
-    weights = compute_mean_weights(datasets)
-    # parts of one dataset, such as the forums of CQADupStack, count once together
-    weights_Q = np.array(weights)[strata_Q] if weights else 1.0
+    columns = [QueryScores.of(context, record.arrays[name], datasets) for name, context in contexts]
     # Row by row, because all intervals of a row share their resamples, which `paired_bootstrap` caches.
-    cells = [_format_interval_cells(values_Q * weights_Q, strata_Q) for values_Q in columns]
-    rows = [("mean", *chain.from_iterable(cells))]
+    rows = [("mean", *chain.from_iterable(map(_format_interval_cells, columns)))]
     for index, dataset in enumerate(datasets):
-        cells = [_format_interval_cells(values_Q[strata_Q == index]) for values_Q in columns]
+        cells = [_format_interval_cells(column.select(index)) for column in columns]
         rows.append((dataset["name"], *chain.from_iterable(cells)))
     header = ["collection"]
     for _, context in contexts:
@@ -198,12 +189,6 @@ def _get_column_header(record: Record, context: str) -> str:
     return "NDCG@10" if context == "own" else context
 
 
-def _format_interval_cells(values_Q: np.ndarray, strata_Q: np.ndarray | None = None) -> tuple[str, str]:
-    if strata_Q is None:
-        strata_Q = np.zeros(len(values_Q), np.int64)
-    mean = stratified_mean(values_Q, strata_Q)
-    if not can_resample(strata_Q):
-        return f"{POINTS * mean:.1f}", ABSENT
-    samples = paired_bootstrap(values_Q, np.zeros_like(values_Q), strata_Q)
-    low, high = percentile_interval(samples)
-    return f"{POINTS * mean:.1f}", f"{POINTS * low:.1f} – {POINTS * high:.1f}"
+def _format_interval_cells(scores: QueryScores) -> tuple[str, str]:
+    bounds = scores.interval()
+    return f"{scores.mean:.1f}", ABSENT if bounds is None else f"{bounds[0]:.1f} – {bounds[1]:.1f}"

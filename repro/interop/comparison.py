@@ -1,10 +1,4 @@
-"""Comparison of systems on one suite: a column per system, and the difference of the first to each other one.
-
-An interval is the middle 95 % of 2000 paired bootstrap resamples of the queries within each collection. It covers the
-choice of queries. Trained weights, drawn contexts and collections are fixed.
-
-Shapes: Q queries of all collections.
-"""
+"""Comparison of systems on one suite: a column per system, and the difference of the first to each other one."""
 
 from __future__ import annotations
 
@@ -14,14 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.beir import compute_mean_weights
 from repro.evaluate.comparison import paired_gaps
-from repro.evaluate.suites import Evaluation
 from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
+from repro.report.query_scores import QueryScores
 from repro.report.scores import POINTS, list_contexts, list_notes
 from repro.report.view import View, format_with_sign
-from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
-from repro.statistics.units import stratified_mean
 from repro.text import ABSENT, format_number
 
 MEASURE_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
@@ -33,44 +24,6 @@ INTERVAL_NOTE = (
     "not another training seed, other collections or another draw of context documents."
 )
 NO_INTERVAL_NOTE = "No interval: each collection has one query, so other queries could reverse a difference."
-
-
-@dataclass(frozen=True)
-class Column:
-    """NDCG@10 of one system under one context per query, (Q,), and the index of each query's collection, (Q,).
-
-    `weights` are those of the collections in the mean, 1 on average. Empty if all collections count alike.
-    """
-
-    label: str
-    values_Q: np.ndarray
-    strata_Q: np.ndarray
-    datasets: tuple[str, ...]
-    weights: tuple[float, ...] = ()
-
-    @classmethod
-    def of(cls, evaluation: Evaluation, path: str, label: str) -> Column:
-        """Return the column of the scores under a metric path."""
-        rows = evaluation.provenance["datasets"]
-        strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
-        names = tuple(row["name"] for row in rows)
-        return cls(label, evaluation.per_query[path], strata_Q, names, tuple(compute_mean_weights(rows)))
-
-    @property
-    def points(self) -> list[float]:
-        """Mean score per collection, in points."""
-        return [POINTS * float(self.values_Q[self.strata_Q == index].mean()) for index in range(len(self.datasets))]
-
-    @property
-    def mean(self) -> float:
-        """Mean score over collections, in points."""
-        return POINTS * stratified_mean(self.get_weighted_values(), self.strata_Q)
-
-    def get_weighted_values(self) -> np.ndarray:
-        """Return the values times the weights of their collections, (Q,)."""
-        if not self.weights:
-            return self.values_Q
-        return self.values_Q * np.array(self.weights)[self.strata_Q]
 
 
 @dataclass(frozen=True)
@@ -89,14 +42,12 @@ class Difference:
     num_collections: int
 
 
-def compute_differences(columns: Sequence[Column]) -> list[Difference]:
+def compute_differences(columns: Sequence[QueryScores]) -> list[Difference]:
     """Compare the first column with each other one, paired by query."""
     first, *others = columns
     differences = []
     for other in others:
-        # Weighting the values before resampling weights the collections in every resample.
-        samples = POINTS * paired_bootstrap(first.get_weighted_values(), other.get_weighted_values(), first.strata_Q)
-        low, high = percentile_interval(samples) if can_resample(first.strata_Q) else (None, None)
+        low, high = first.interval(other) or (None, None)
         points = first.mean - other.mean
         num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
         differences.append(Difference(first.label, other.label, points, low, high, num_ahead, len(first.datasets)))
@@ -115,7 +66,7 @@ class CollectionDifference:
     high: float | None
 
 
-def compute_collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
+def compute_collection_differences(columns: Sequence[QueryScores]) -> list[CollectionDifference]:
     """Compare the first column with each other one in every collection, paired by query."""
     first, *others = columns
     sizes = np.bincount(first.strata_Q, minlength=len(first.datasets))
@@ -152,7 +103,7 @@ def _format_interval_cells(difference: CollectionDifference | Difference) -> tup
     return format_with_sign(difference.points), f"{low} to {high}"
 
 
-def make_scores_view(title: str, columns: Sequence[Column], notes: Sequence[str]) -> View:
+def make_scores_view(title: str, columns: Sequence[QueryScores], notes: Sequence[str]) -> View:
     """Return a table of NDCG@10 in points: a row per collection, and a column per system."""
     cells = [[format_number(value) for value in (*column.points, column.mean)] for column in columns]
     rows = tuple(zip((*columns[0].datasets, "mean"), *cells, strict=True))

@@ -38,7 +38,6 @@ from repro.interop.arguments import (
 from repro.interop.comparison import (
     BM25,
     CollectionDifference,
-    Column,
     Difference,
     compute_collection_differences,
     compute_differences,
@@ -59,6 +58,7 @@ from repro.interop.trained_widths import describe_widths, list_width_warnings, p
 from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
 from repro.pipeline.corpora import make_corpus_stage
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
+from repro.report.query_scores import QueryScores
 from repro.report.scores import POINTS, list_contexts
 from repro.report.view import View
 from repro.seeds import make_rng
@@ -130,7 +130,7 @@ class Scores:
     metrics: Mapping[str, float]
     provenance: Mapping[str, Any]
     folder: Path
-    columns: tuple[Column, ...] = ()
+    columns: tuple[QueryScores, ...] = ()
     differences: tuple[Difference, ...] = ()
     by_collection: tuple[CollectionDifference, ...] = ()
     others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -243,7 +243,7 @@ class Scored:
     unknown: dict[str, float | None] = field(default_factory=dict)
 
 
-def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
+def list_columns(suite: str, systems: Sequence[Scored]) -> list[QueryScores]:
     """Return a column for each system and context. The context is named if a system has several."""
     names = [str(system.metadata["called" if system.metadata["run"] is None else "architecture"]) for system in systems]
     if len(systems) > 1 and names[0] == names[1]:
@@ -257,6 +257,7 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
     columns = []
     for name, system in zip(names, systems, strict=True):
         views = list_contexts(system.evaluation.metrics, suite)
+        datasets = system.evaluation.provenance["datasets"]
         is_whitened = any(view.startswith(WHITENED) for _, view in views)
         for path, view in views:
             view_label = view
@@ -268,7 +269,7 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
                 label = name
             elif num_models == 1 and len(views) > 1:
                 label = view_label
-            columns.append(Column.of(system.evaluation, path, label))
+            columns.append(QueryScores.of(label, system.evaluation.per_query[path], datasets))
     return columns
 
 

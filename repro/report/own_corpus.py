@@ -1,9 +1,6 @@
 """Summary of models trained on an imported corpus, compared with BM25 and untrained MiniLM, with hints.
 
-Every system searches the same documents for the same held-out queries. Intervals are the middle 95 % of 2000 bootstrap
-resamples of the queries within each collection. Differences are paired.
-
-Shapes: Q queries of all collections.
+Every system searches the same documents for the same held-out queries.
 """
 
 from __future__ import annotations
@@ -13,15 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from repro.data.beir import compute_mean_weights
 from repro.records.store import Record
-from repro.report.scores import POINTS, find_records, list_suite_rows
+from repro.report.query_scores import QueryScores
+from repro.report.scores import find_records, list_suite_rows
 from repro.spec import TRAINED, Run
 from repro.spec.start import MINILM_TOKENS
-from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
-from repro.statistics.units import stratified_mean
 from repro.text import ABSENT, count_noun, format_number
 
 MIN_QUERIES = 50
@@ -30,38 +23,15 @@ MEMORIZED_LOSS = 0.05
 
 
 @dataclass(frozen=True)
-class System:
-    """NDCG@10 of one system per query (Q,), and the collection of each query (Q,).
+class System(QueryScores):
+    """The scores of one system, and its record."""
 
-    The values are multiplied by the weights of their collections. Parts of one dataset count once together, as in the
-    mean of the record.
-    """
-
-    name: str
     record: Record
-    values_Q: np.ndarray
-    strata_Q: np.ndarray
-
-    @property
-    def mean(self) -> float:
-        """Mean over collections, in points."""
-        return POINTS * stratified_mean(self.values_Q, self.strata_Q)
 
     @property
     def is_trained(self) -> bool:
         """Whether it is a trained model."""
         return self.record.run.architecture in TRAINED
-
-    def interval(self, other: System | None = None) -> tuple[float, float] | None:
-        """Return the 95 % interval of its mean, or of its lead over another system, in points.
-
-        None if each collection has one query.
-        """
-        if not can_resample(self.strata_Q):
-            return None
-        other_Q = np.zeros_like(self.values_Q) if other is None else other.values_Q
-        low, high = percentile_interval(POINTS * paired_bootstrap(self.values_Q, other_Q, self.strata_Q))
-        return float(low), float(high)
 
 
 def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -87,11 +57,11 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
     compared = better or sorted(references, key=lambda system: -system.mean)[:1]
     lines = [_format_verdict(best, system) for system in sorted(compared, key=lambda system: -system.mean)]
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
-    width = max(len(system.name) for system in systems)
+    width = max(len(system.label) for system in systems)
     for system in sorted(systems, key=lambda system: -system.mean):
         bounds = system.interval()
         interval = ABSENT if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
-        lines.append(f"  {system.name:<{width}}  {format_number(system.mean):>5}  {interval}")
+        lines.append(f"  {system.label:<{width}}  {format_number(system.mean):>5}  {interval}")
     return [*lines, *_list_length_notes(references), *_list_hints(best, better)]
 
 
@@ -99,14 +69,12 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
     systems = []
     for record in records:
         rows, values_Q = list_suite_rows(record.provenance), record.arrays.get(record.run.suite)
-        strata_Q = np.repeat(np.arange(len(rows)), [row["num_queries"] for row in rows])
-        if values_Q is not None and len(values_Q) == len(strata_Q) > 0:
-            weights = compute_mean_weights(rows)
-            weighted_Q = values_Q * np.array(weights)[strata_Q] if weights else np.asarray(values_Q)
-            systems.append(System(_get_system_name(record.run), record, weighted_Q, strata_Q))
-    num_named = Counter(system.name for system in systems)
+        if values_Q is not None and len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
+            scores = QueryScores.of(_get_system_name(record.run), values_Q, rows)
+            systems.append(System(**vars(scores), record=record))
+    num_named = Counter(system.label for system in systems)
     return [
-        replace(system, name=f"{system.name} {system.record.id[:6]}") if num_named[system.name] > 1 else system
+        replace(system, label=f"{system.label} {system.record.id[:6]}") if num_named[system.label] > 1 else system
         for system in systems
     ]
 
@@ -126,7 +94,7 @@ def _format_verdict(best: System, other: System) -> str:
     is_clear = bounds is not None and bounds[0] > 0
     unclear = "" if is_clear else ". The difference is not clear: other queries could reverse it"
     interval = "" if bounds is None else f" ({bounds[0]:+.1f} to {bounds[1]:+.1f})"
-    return f"{first.name} wins over {second.name}: {first.mean - second.mean:+.1f} points{interval}{unclear}."
+    return f"{first.label} wins over {second.label}: {first.mean - second.mean:+.1f} points{interval}{unclear}."
 
 
 def _list_length_notes(references: Sequence[System]) -> list[str]:
@@ -148,7 +116,7 @@ def _list_hints(best: System, better: Sequence[System]) -> list[str]:
     if len(best.values_Q) < MIN_QUERIES:
         hints.append(f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
     if better and run.start not in ("random", "words"):
-        hints.append(f"search with {better[0].name} until the model has learned more from further pairs")
+        hints.append(f"search with {better[0].label} until the model has learned more from further pairs")
     elif better:
         hints.append('start from a pretrained encoder: "start": "minilm" in the file of runs')
     if better and kept_weights and kept_weights["step"] < best.record.provenance["training"]["num_steps"]:

@@ -16,7 +16,6 @@ from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.arguments import to_device
 from repro.interop.comparison import (
-    Column,
     Difference,
     compute_collection_differences,
     compute_differences,
@@ -27,6 +26,7 @@ from repro.interop.evaluating import format_whitening_lines
 from repro.interop.opening import open_model, open_suite
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
+from repro.report.query_scores import QueryScores
 from tests.commands import run_command
 from tests.interop.small import COMMIT, WORDS, make_collection, make_hub_snapshot, make_model
 
@@ -239,7 +239,9 @@ def test_interval_matches_scipy() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random(300), rng.random(300) * 0.9
     strata = np.zeros(300, int)
-    (difference,) = compute_differences([Column("a", a, strata, ("x",)), Column("b", b, strata, ("x",))])
+    (difference,) = compute_differences(
+        [QueryScores(name, values, strata, ("x",), ()) for name, values in (("a", a), ("b", b))]
+    )
 
     def mean_points(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
         return 100 * (x - y).mean(axis)
@@ -253,8 +255,8 @@ def test_single_queries_have_no_interval() -> None:
     """With one query per collection every resample is the same, so an interval would have no width."""
     names, strata = ("x", "y"), np.arange(2)
     whole, other = (
-        Column("unchanged", np.array([0.5, 0.2]), strata, names),
-        Column("whitened", np.ones(2), strata, names),
+        QueryScores("unchanged", np.array([0.5, 0.2]), strata, names, ()),
+        QueryScores("whitened", np.ones(2), strata, names, ()),
     )
     for differences in (compute_differences([whole, other]), compute_collection_differences([whole, other])):
         assert {(difference.low, difference.high) for difference in differences} == {(None, None)}
