@@ -40,13 +40,18 @@ class EvaluatedTexts:
 
 
 def drop_evaluated_rows(
-    rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str], *, cut: Callable[[Row], Row] | None = None
+    rows: Iterable[Row],
+    evaluated: EvaluatedTexts,
+    removed: Counter[str],
+    *,
+    cut: Callable[[Row], Row] | None = None,
+    key: str = "evaluated",
 ) -> Iterator[Row]:
-    """Drop and count rows whose document or query is evaluated, either in full or after `cut`."""
+    """Drop rows whose document or query is evaluated, either in full or after `cut`. Count them under `key`."""
     for row in rows:
         # A query may equal an evaluated one only after it is shortened.
         if evaluated.contains_text(row) or (cut is not None and evaluated.contains_text(cut(row))):
-            removed["evaluated"] += 1
+            removed[key] += 1
         else:
             yield row
 

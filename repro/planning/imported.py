@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import load_suite
-from repro.data.own.holdout import MAX_DOMAINS, MIN_DOMAIN_PAIRS, SHARE
+from repro.data.filters import EVALUATED_NEGATIVES
+from repro.data.own.holdout import ANSWERS, MAX_DOMAINS, MIN_DOMAIN_PAIRS, SHARE
 from repro.data.own.imported import (
     GIVEN_FOLDER,
     SET_APART_FILE,
@@ -62,6 +63,10 @@ COUNT_DESCRIPTIONS = {
     "with_negatives": "pairs with negatives",
     "evaluated_negatives": "negatives with a judged text of the given evaluation set, taken out",
     "further_pairs": "further pairs of rows with several documents or queries: one pair for each",
+}
+HELD_OUT_DESCRIPTIONS = {
+    ANSWERS: "further pairs whose document is relevant to a held-out query: held out, too",
+    EVALUATED_NEGATIVES: "negatives that are held out or relevant to a held-out query, taken out",
 }
 
 HELD_OUT_RULE = (
@@ -128,6 +133,8 @@ class Planned:
             lines.append(f"  warning: {queries} give wide intervals; improve with: {advice}")
         if not is_given:
             lines.append(self._describe_held_out(self.report.get("held_out_documents", num_documents)))
+            for key, description in HELD_OUT_DESCRIPTIONS.items():
+                lines += [f"  {count} {description}" for count in [self.report["left_out"].get(key)] if count]
         if duplicates := self.report.get("near_duplicates", {}):
             subject = count_noun(sum(duplicates.values()), "query has", "queries have")
             details = ", ".join(f"{name} {count}" for name, count in duplicates.items())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import numpy as np
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -346,6 +347,38 @@ def test_held_out_queries_search_everything(tmp_path: Path, hold_out: list[str])
     assert len(pairs) + sum(planned.report["left_out"].values()) == 1000
 
 
+def make_shared_rows() -> list[dict[str, Any]]:
+    """Return 600 pairs: each document answers two queries, and is the negative of a third one."""
+    texts = [f"the answer about thing {n} of all" for n in range(300)]
+    return [
+        {"query": f"what is {n}?", "document": text, "negative": texts[n - 7]}
+        for n in range(300)
+        for text in (texts[n], texts[n - 1])
+    ]
+
+
+@pytest.mark.parametrize("recipe", [6, 7])
+def test_answers_of_held_out_queries_are_not_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: int
+) -> None:
+    """No relevant document is trained on, in a pair or as a negative. Corpora of the older recipe keep their pairs."""
+    monkeypatch.setattr(imported, "RECIPE", recipe)
+    corpus = import_rows(tmp_path, make_shared_rows())
+    planned, collection = plan(), open_collection(corpus)
+    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
+    relevant = {normalize_loosely(text_of[key]) for grades in collection.judgements.values() for key in grades}
+    pairs = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow")
+    rows = np.arange(len(pairs))
+    documents = set(map(normalize_loosely, pairs.texts("document", rows)))
+    negatives = {normalize_loosely(text) for texts in pairs.negatives(rows) for text in texts or ()}
+    counts, text = planned.report["left_out"], "\n".join(planned.lines())
+    assert bool(relevant & documents) == bool(relevant & negatives) == (recipe == 6)
+    assert counts["evaluated_negatives"] > 0 and f"{counts['evaluated_negatives']} negatives that are held out" in text
+    assert ("relevant_to_held_out_query" in counts) == ("further pairs whose document" in text) == (recipe == 7)
+    num_dropped = sum(count for key, count in counts.items() if key != "evaluated_negatives")
+    assert len(pairs) + num_dropped == 600
+
+
 def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
     """They share no text with training pairs or evaluated queries, and every row is counted once."""
     rows = [{"query": f"About {n // 2}!", "document": f"thing {n} of all"} for n in range(900)]
@@ -380,7 +413,7 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     """A corpus without a recipe in its file keeps the older rule: only held-out documents are searched."""
     corpus = import_rows(tmp_path)
     content = json.loads((corpus.folder / "corpus.json").read_text())
-    assert content.pop("recipe") == 6 and "recipe 6" in corpus.origin
+    assert content.pop("recipe") == 7 and "recipe 7" in corpus.origin
     (corpus.folder / "corpus.json").write_text(json.dumps(content))
     old = list_imported_corpora()["mine"]
     assert old.origin == f"recipe 4, {old.digest[:12]}"

@@ -3,7 +3,8 @@
 1. Named domains are held out completely. Without names, a hash of the text selects a tenth of the documents of each of
    the largest domains. If all domains are small, it selects a tenth of all documents.
 2. Each part becomes a collection by the rules of `repro.data.suites`.
-3. Pairs that share a text with a collection are not trained on.
+3. Pairs that share a text with a collection are not trained on. Nor are pairs whose document is relevant to a held-out
+   query through another pair. The documents of both are removed from the negatives of the other pairs.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ MIN_SET_APART, MAX_SET_APART, SET_APART_FROM = 32, 512, 320
 """Fewest and most documents set apart, and the number of training documents from which any are."""
 MAX_LOST_SHARE = 0.2
 ROWS_PER_READ = 65_536
+ANSWERS = "relevant_to_held_out_query"
+"""Key of the count of pairs whose document is relevant to a held-out query through another pair."""
 MAX_SEARCHED_DOCUMENTS = 200_000
 """Largest number of documents of a collection. BM25 takes about a minute on it."""
 
@@ -125,6 +128,14 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
     return [replace(retrieval, document_ids=ids, documents=texts) for retrieval in extended]
 
 
+def select_relevant(retrieval: Retrieval) -> Retrieval:
+    """Return the documents that are relevant to a query, without queries."""
+    relevant = {key for grades in retrieval.judgements.values() for key, grade in grades.items() if grade > 0}
+    texts = zip(retrieval.document_ids, retrieval.documents, strict=True)
+    documents = {document_id: text for document_id, text in texts if document_id in relevant}
+    return Retrieval(retrieval.name, tuple(documents), tuple(documents.values()), (), (), {})
+
+
 def _add_relevant_documents(retrieval: Retrieval, relevant: Mapping[str, Mapping[str, int]]) -> Retrieval:
     judgements = {
         query_id: {**retrieval.judgements[query_id], **relevant[normalize_text(text)]}
@@ -153,9 +164,11 @@ def training_rows(
     domains: Sequence[str],
     counts: Counter[str],
     form: Callable[[str], str] = normalise,
+    answers: Sequence[Retrieval] = (),
 ) -> Iterator[Row]:
     """Yield the rows outside the held-out domains that share no text with a collection. Count the dropped ones.
 
+    The documents of `answers` are relevant to held-out queries. Rows that share a text with them are dropped, too.
     Evaluated negatives are removed from their rows, because training would push these documents away from queries.
 
     Raises:
@@ -163,15 +176,19 @@ def training_rows(
     """
     evaluated = EvaluatedTexts(collections, form)
     rows = drop_evaluated_rows(_drop_domains(iter_rows(pairs), set(domains), counts), evaluated, counts)
+    evaluated_answers = EvaluatedTexts(answers, form)
+    rows = drop_evaluated_rows(rows, evaluated_answers, counts, key=ANSWERS)
     # Reading one row ahead shows an empty corpus before the caller opens its file.
     first = next(rows, None)
     if first is None:
         raise ValueError(
             f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({counts['in_held_out_domains']} of "
-            f"{_format_names(domains)}, held out whole; {counts['evaluated']} with a text that is evaluated): "
-            "hold out fewer domains, or import more pairs"
+            f"{_format_names(domains)}, held out whole; {counts['evaluated']} with a text that is evaluated; "
+            f"{counts[ANSWERS]} with another document of a held-out query): hold out fewer domains, import more pairs, or "
+            "give a collection with --evaluate-on FOLDER"
         )
-    yield from drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
+    rows = drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
+    yield from drop_evaluated_negatives(rows, evaluated_answers, counts)
 
 
 def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Row]:

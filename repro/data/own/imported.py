@@ -50,14 +50,16 @@ from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
-RECIPE, OLDEST_RECIPE, FIRST_RECIPE_WITH_SET_APART = 6, 4, 6
+RECIPE = 7
 """Version of the split of an imported corpus. Raise it if the same pairs would be split differently.
 
 4: held-out queries search only held-out documents, and texts are equal if their letters and digits are.
 5: held-out queries search all documents of the corpus, and texts are equal if all their characters are.
 6: a twentieth of the training documents is set apart, so that training can end early.
+7: no document that is relevant to a held-out query is trained on, neither in a pair nor as a negative.
 A corpus keeps the recipe of its import.
 """
+OLDEST_RECIPE, FIRST_RECIPE_WITH_SET_APART, FIRST_RECIPE_WITHOUT_ANSWERS = 4, 6, 7
 TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 
 
@@ -221,6 +223,7 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
     # if collections were given, the import has already dropped rows that share a text with them
     collections: list[Retrieval] = []
+    answers: list[Retrieval] = []
     if (corpus.folder / GIVEN_FOLDER).is_dir():
         _copy_given(corpus, suite)
     else:
@@ -236,11 +239,14 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         for collection in searched:
             write_beir_folder(suite / collection.name, collection)
         write_suite(suite, corpus.name, [(name, holdout.FAMILY) for name in names], dict.fromkeys(names, Quirks()))
+        if corpus.recipe >= FIRST_RECIPE_WITHOUT_ANSWERS:
+            # the extension above makes training documents relevant to held-out queries
+            answers = [holdout.select_relevant(collection) for collection in searched]
 
     def iter_training_rows(counts: Counter[str]) -> Iterator[Row]:
         # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
         form = normalise if is_old else normalize_loosely
-        return holdout.training_rows(pairs, collections, corpus.held_out_domains, counts, form)
+        return holdout.training_rows(pairs, collections, corpus.held_out_domains, counts, form, answers)
 
     rows = iter_training_rows(counts)
     if corpus.recipe >= FIRST_RECIPE_WITH_SET_APART:
