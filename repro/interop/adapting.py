@@ -14,6 +14,7 @@ Shapes: N documents, H dimensions.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def adapt_model(
         "  from sentence_transformers import SentenceTransformer",
         f'  model = SentenceTransformer("{folder}")',
         *UPDATE_NOTE,
+        *_format_check(source, corpus, folder, shrinkage, is_averaged=average is not None),
     ]
 
 
@@ -102,6 +104,22 @@ UPDATE_NOTE = (
     "If the corpus grows, run `adapt` again and map all documents again. Keep the vectors of the unadapted model: the "
     "last two modules map them without encoding any text again.",
 )
+
+
+def _format_check(source: str, corpus: str, folder: Path, shrinkage: float, *, is_averaged: bool) -> list[str]:
+    """Return how to measure the gain, which needs judged queries, with the command."""
+    # a file of documents has no queries, so the user has to name a suite
+    suite = "SUITE" if find_corpus(corpus).kind == "file" else shlex.quote(corpus)
+    if is_averaged:
+        # `--whiten` would whiten the vectors of the model before averaging
+        command = f"repro evaluate --compare {shlex.quote(str(folder))} {shlex.quote(source)} --suite {suite}"
+    else:
+        command = f"repro evaluate --model {shlex.quote(source)} --suite {suite} --whiten own"
+        command += "" if shrinkage == DEFAULT_SHRINKAGE else f" --shrinkage {shrinkage:g}"
+    return [
+        "Whitening can lower scores. If you have judged queries for this text, measure the gain with",
+        f"  {command}",
+    ]
 
 
 def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[list[str], int]:

@@ -1,6 +1,7 @@
 """Adapted folders hold stock modules with the vectors W (x − m). Corpora are read in several formats."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,8 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     adapt(few, out)
     output = capsys.readouterr().out
     assert "only 9 documents" in output and "run `adapt` again" in output
+    assert "Whitening can lower scores" in output
+    assert f"  repro evaluate --model {model} --suite SUITE --whiten own\n" in output
     plain = SentenceTransformer(str(model), device="cpu")
     fitted = fit_whitening_map(plain, DOCUMENTS[:9], DEFAULT_SHRINKAGE)
     actual = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
@@ -207,6 +210,25 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
         with pytest.raises(ValueError, match=message):
             adapt(corpus, folder, *options)
     assert not other.exists()
+
+
+def test_gain_can_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The printed command evaluates the same whitening on the corpus, or the folder itself if weights were averaged."""
+    model, corpus = tmp_path / "plain", tmp_path / "my corpus"
+    export_sentence_transformers(make_model("biencoder"), model)
+    ids = tuple(f"d{n}" for n in range(len(DOCUMENTS)))
+    judgements = {f"q{n}": {f"d{n}": 1} for n in range(4)}
+    write_beir_folder(corpus, Retrieval("c", ids, tuple(DOCUMENTS), tuple(judgements), tuple(TEXTS[:4]), judgements))
+    words = ["adapt", str(model), "--corpus", str(corpus), "--to"]
+    for name, options, verb in (
+        ("whitened", ["--shrinkage", "0.7"], f"--model {model} --suite '{corpus}' --whiten own --shrinkage 0.7"),
+        ("averaged", ["--average", "0.5", "--base", str(model)], f"--compare {tmp_path / 'averaged'} {model}"),
+    ):
+        app([*words, str(tmp_path / name), *options], standalone_mode=False)
+        program, *command = shlex.split(capsys.readouterr().out.splitlines()[-1])
+        assert program == "repro" and shlex.join(command).startswith(f"evaluate {verb}")
+        app([*command, "--out", str(tmp_path / f"{name} scores"), "--no-bm25"], standalone_mode=False)
+        assert " whitened" in capsys.readouterr().out or name == "averaged"
 
 
 def test_contextual_models_are_refused(tmp_path: Path) -> None:
