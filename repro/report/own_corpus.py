@@ -68,15 +68,24 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
 def _load_systems(records: Sequence[Record]) -> list[System]:
     systems = []
     for record in records:
-        rows, values_Q = list_suite_rows(record.provenance), record.arrays.get(record.run.suite)
+        rows, (context, values_Q) = list_suite_rows(record.provenance), _get_values(record)
         if values_Q is not None and len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
-            scores = QueryScores.of(_get_system_name(record.run), values_Q, rows)
+            scores = QueryScores.of(_get_system_name(record.run) + context, values_Q, rows)
             systems.append(System(**vars(scores), record=record))
     num_named = Counter(system.label for system in systems)
     return [
         replace(system, label=f"{system.label} {system.record.id[:6]}") if num_named[system.label] > 1 else system
         for system in systems
     ]
+
+
+def _get_values(record: Record) -> tuple[str, np.ndarray | None]:
+    """Return NDCG@10 per query (Q,), and the context for the name of the system if it is not the own corpus.
+
+    A context-blind model has scores under the null context only.
+    """
+    values_Q, null_Q = (record.arrays.get(record.run.suite + end) for end in ("", "+null"))
+    return ("", values_Q) if values_Q is not None or null_Q is None else (", null context", null_Q)
 
 
 def _get_system_name(run: Run) -> str:

@@ -256,6 +256,19 @@ def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.split()[-4] for line in lines[2:4]] == ["60.0", "55.0"]
 
 
+def test_context_blind_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is scored under the null context only is compared, and its context is named."""
+    blind = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
+    runs = [base("smoke", num_steps=12, **blind), base("smoke", num_steps=12), base("smoke", architecture="bm25")]
+    records = [make_record(run, level) for run, level in zip(runs, (0.7, 0.6, 0.5), strict=True)]
+    arrays = vars(records[0])["arrays"]
+    arrays[f"{runs[0].suite}+null"] = arrays.pop(runs[0].suite)
+    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
+    lines = format_own_corpus_lines(runs, SIZES)
+    assert lines[0].startswith("your contextual, null context wins over BM25: +20.0 points")
+    assert [line[2:32].strip() for line in lines[2:5]] == ["your contextual, null context", "your biencoder", "BM25"]
+
+
 def test_single_queries_decide_no_winner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two collections of one query each have no interval, and the difference is not clear."""
     datasets = [{"name": name, "family": "", "num_queries": 1} for name in ("news", "forum")]
