@@ -20,7 +20,7 @@ from repro.storage.paths import CORPUS_FILE, get_corpora_folder, get_home, is_im
 from repro.text import shorten
 
 ID_COLUMNS = ("_id", "id", "doc_id", "docid")
-TEXT_COLUMNS = ("text", *ACCEPTED["document"], "contents", "content", "body")
+TEXT_COLUMNS = tuple(dict.fromkeys(("text", *ACCEPTED["document"], "contents", "content", "body")))
 """Columns of the document, the first choice first. A corpus in the format of BEIR has its documents in "text"."""
 FILE_ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
 
@@ -32,6 +32,14 @@ class Corpus:
     name: str
     kind: str
     path: Path
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Everything that decides the documents and the draws from them: kind, name and digest.
+
+        Without the name, two suites of one stage would be equal, as would a .txt and a .csv file with the same bytes.
+        """
+        return self.kind, self.name, self.digest
 
     @property
     def digest(self) -> str:

@@ -14,6 +14,7 @@ from repro.data.own.imported import import_source
 from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.adapting import adapt_model
+from repro.interop.corpus import find_corpus
 from repro.interop.opening import open_model
 from repro.interop.search.index import OFFSETS_FILE, TEXTS_FILE, VECTORS_FILE, Index, SearchRequest
 from repro.interop.search.query import choose_model, search
@@ -111,6 +112,28 @@ def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:
     corpus.write_text('{"id": "x", "words": "no text"}\n')
     with pytest.raises(ValueError, match=r"docs\.jsonl, line 1"):
         search(SearchRequest(str(model), str(corpus)), QUERIES, 1, ignore)
+
+
+def test_equal_bytes_can_be_other_documents(tmp_path: Path) -> None:
+    """A .txt file has a document more than a .csv file of the same bytes, whose first line names the column."""
+    model = save(tmp_path / "model", "biencoder", "bert")
+    for name, expected in (("a.csv", {"rain falls"}), ("a.txt", {"text", "rain falls"})):
+        (tmp_path / name).write_text("text\nrain falls\n")
+        (results,) = search(SearchRequest(str(model), str(tmp_path / name)), ["rain"], 5, ignore)
+        assert {result.text for result in results} == expected
+
+
+def test_suites_of_one_stage_differ() -> None:
+    """Two suites of one corpus have the same digest, which is that of their stage, but other documents."""
+    desk, validation = find_corpus("desk"), find_corpus("desk-validation")
+    assert desk.digest == validation.digest and desk.key != validation.key
+
+
+def test_missing_column_lists_each_name_once(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"words": "rain"}\n')
+    with pytest.raises(ValueError, match="no column for the document") as caught:
+        find_corpus(str(tmp_path / "x.jsonl")).read()
+    assert str(caught.value).count("'text'") == 1
 
 
 def test_command_reads_stdin(

@@ -37,8 +37,8 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
         context_corpus = find_corpus(request.context)
 
     def locate() -> Index:
-        context = (request.context or "own") if context_corpus is None else context_corpus.digest
-        key = [VERSION, get_model_key(request.model, run), corpus.kind, corpus.digest, request.context_seed, context]
+        context = (request.context or "own") if context_corpus is None else context_corpus.key
+        key = [VERSION, get_model_key(request.model, run), corpus.key, request.context_seed, context]
         return Index(get_home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
 
     from repro.interop.opening import open_model
