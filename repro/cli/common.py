@@ -37,7 +37,10 @@ Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds
 AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="use every seed of the published results")]
 Unpublished = Annotated[bool, typer.Option("--unpublished", help="use all seeds without a published record")]
 ALL_PUBLISHED = "nothing is missing: every record is published"
-ContextSeed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed for drawing the context documents")]
+ContextSeed = Annotated[
+    int,
+    typer.Option(min=0, max=2**32 - 1, help="seed for drawing the context documents, with the name of the collection"),
+]
 NumContexts = Annotated[
     int | None, typer.Option(min=1, help="number of context documents (default: that of the model)")
 ]

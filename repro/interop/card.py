@@ -30,6 +30,10 @@ GROWING_CORPUS_NOTE = (
     "under the old context, and keep the seed and the documents that it was drawn from. After a new `set_context` all "
     "documents must be embedded again, and queries as well."
 )
+SAMPLE_OF_EVALUATE = (
+    "`repro evaluate` draws its sample by the seed and the name of the collection. For the same sample, give the name, and "
+    "the documents in the order of the collection: `model.set_context(documents, seed=0, name=NAME)`."
+)
 STORED_WITH_CONTEXT = (
     "`save_pretrained` stores the context with the weights, so an index and its context stay together: "
     "`model.set_context(documents, seed=0)`, embed, `model.save_pretrained(folder)`."
@@ -119,6 +123,8 @@ def _describe_context(opened: Opened, library: str) -> str:
         GROWING_CORPUS_NOTE,
     ]
     if library != "official":
+        if opened.ours.config.sequence_dropout != 1:
+            lines.append(SAMPLE_OF_EVALUATE)
         lines.append(STORED_WITH_CONTEXT)
     return "\n\n".join(lines)
 

@@ -408,11 +408,14 @@ class CdeModel(CdePreTrainedModel):
         """Whether the model was trained without any document. It has the null context alone."""
         return bool(self.sizes.sequence_dropout == 1)
 
-    def set_context(self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0) -> None:
+    def set_context(
+        self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0, name: str | None = None
+    ) -> None:
         """Embed documents of the corpus that is searched as context. None sets the null context.
 
         If there are more than `num_contexts` documents, a sample is drawn with the seed. Fewer are repeated, with a
-        warning.
+        warning. With the name of a collection, the sample is the one that `repro evaluate` draws for it: there the draw
+        depends on the name, too.
         Vectors are comparable only under the same context: encode queries and documents again after a change.
         """
         if documents is None:
@@ -424,7 +427,7 @@ class CdeModel(CdePreTrainedModel):
             return
         if self.is_blind:
             raise ValueError("this model was trained without documents: call set_context(None), the null context")
-        context = self.draw_context(documents, seed)
+        context = self.draw_context(documents, seed, name)
         tokens = self.tokenize(context, self.config.prompts["document"])
         self.context_input_ids = tokens["input_ids"].to(self.device)
         self.context_attention_mask = tokens["attention_mask"].to(self.device)
@@ -433,12 +436,19 @@ class CdeModel(CdePreTrainedModel):
             "num_documents": len(as_texts(documents)),
             "num_tokens": self.context_input_ids.shape[1],
             "seed": seed,
+            "name": name,
             "sha256": hashlib.sha256("\0".join(context).encode()).hexdigest(),
         }
 
-    def draw_context(self, documents: Sequence[str] | Mapping[Any, str], seed: int = 0) -> list[str]:
+    def draw_context(
+        self, documents: Sequence[str] | Mapping[Any, str], seed: int = 0, name: str | None = None
+    ) -> list[str]:
         """Return the `num_contexts` documents of a corpus that `set_context` embeds."""
         texts = as_texts(documents)
+        if name is not None:
+            # As in `repro.evaluate.contexts`, which also draws before it fills.
+            order = make_generator(seed, "evaluation context", name).permutation(len(texts))
+            texts = [texts[position] for position in order[: self.sizes.num_contexts]]
         return [texts[position] for position in fill_context(len(texts), self.sizes.num_contexts, seed)]
 
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -546,13 +556,17 @@ class ContextualModule(InputModule):
         # The library has no other hook that adds a method to the whole model.
         model.set_context = self.set_context
 
-    def set_context(self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0) -> None:
+    def set_context(
+        self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0, name: str | None = None
+    ) -> None:
         """Embed documents of the corpus that is searched as context. See `CdeModel.set_context`."""
-        self.model.set_context(documents, seed)
+        self.model.set_context(documents, seed, name)
 
-    def drawn_from(self, corpus: Sequence[str] | Mapping[Any, str], seed: int = 0) -> list[str]:
+    def drawn_from(
+        self, corpus: Sequence[str] | Mapping[Any, str], seed: int = 0, name: str | None = None
+    ) -> list[str]:
         """Return the documents that `set_context` embeds."""
-        return self.model.draw_context(corpus, seed)
+        return self.model.draw_context(corpus, seed, name)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Return token ids and their mask, both int64 (N, S)."""

@@ -18,7 +18,9 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from transformers import AutoModel
 
+from repro.data.beir import Retrieval
 from repro.data.tokens import write_tokenizer
+from repro.evaluate.contexts import draw_context
 from repro.interop.contextual_module import MODULE_FOLDER
 from repro.interop.opening import open_model
 from repro.interop.self_contained import load_self_contained_model, write_json, write_self_contained
@@ -65,6 +67,23 @@ def test_exported_code_matches_our_vectors(tmp_path: Path, changes: dict[str, An
             np.testing.assert_allclose(vectors, model.encode(TEXTS, role), **CLOSE)
     other.set_context(CORPUS, seed=3)
     np.testing.assert_allclose(other.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
+
+
+@pytest.mark.parametrize("num_documents", [6, 4, 3])
+def test_name_draws_sample_of_evaluate(tmp_path: Path, num_documents: int) -> None:
+    """With the name of the collection, an export is conditioned on the same documents as in `repro evaluate`."""
+    model, documents = make_model("contextual"), CORPUS[:num_documents]
+    theirs = export_and_open(model, tmp_path)
+    ids = tuple(str(number) for number in range(num_documents))
+    collection = Retrieval("things", ids, tuple(documents), (), (), {})
+    context = draw_context("own", collection, num_contexts=model.config.num_contexts, seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.set_context(context.texts, 3)
+        theirs.set_context(documents, seed=3, name="things")
+        drawn = theirs[0].drawn_from(documents, seed=3, name="things")
+    assert drawn[: len(context.texts)] == context.texts
+    np.testing.assert_allclose(theirs.encode_document(TEXTS, **QUIET), model.encode(TEXTS, "document"), **CLOSE)
 
 
 def test_biencoder_code_matches_our_vectors(tmp_path: Path) -> None:
