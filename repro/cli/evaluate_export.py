@@ -148,7 +148,9 @@ def adapt(
     model: ModelToOpen,
     corpus: Annotated[
         str,
-        typer.Option(help="a BEIR folder, a .jsonl, .csv, .tsv or .txt file of documents, or the name of a corpus"),
+        typer.Option(
+            help="a BEIR folder, a .jsonl, .csv, .tsv, .parquet or .txt file of documents, or the name of a corpus"
+        ),
     ],
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
     shrinkage: Shrinkage = None,

@@ -27,7 +27,7 @@ def search(
     ] = None,
     corpus: Annotated[
         str | None,
-        typer.Option(help="imported corpus, suite, BEIR folder or jsonl file (default: the corpus of the run)"),
+        typer.Option(help="imported corpus, suite, BEIR folder or file of documents (default: the corpus of the run)"),
     ] = None,
     context: Annotated[
         str | None,

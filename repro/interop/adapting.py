@@ -33,7 +33,7 @@ from repro.evaluate.adaptation import (
     list_distinct_rows,
     make_whitening_map,
 )
-from repro.interop.corpus import find_corpus
+from repro.interop.corpus import describe_column_choice, find_corpus
 from repro.interop.opening import Progress, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
@@ -128,7 +128,10 @@ def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[li
     Raises:
         ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
     """
-    documents, num_collections = find_corpus(corpus).read()
+    found = find_corpus(corpus)
+    documents, num_collections = found.read()
+    for line in describe_column_choice(found):
+        progress(line)
     texts = list(documents.values())
     distinct = [texts[row] for row in list_distinct_rows(texts)]
     if not distinct:

@@ -74,6 +74,17 @@ class Corpus:
         return _read_suite(self.name if self.kind == "suite" else str(self.path))
 
 
+def describe_column_choice(corpus: Corpus) -> list[str]:
+    """Return a line about the column of documents if the first row of a file has several. Empty if it has one."""
+    if corpus.kind != "file" or corpus.path.suffix.lower() == ".txt":
+        return []
+    _, row = next(_iter_rows(corpus.path), (0, {}))
+    chosen, *others = match_names(TEXT_COLUMNS, tuple(row)) or ("",)
+    if not others:
+        return []
+    return [f"documents of {corpus.name} are read from the column {chosen!r}; not read: {shorten(str(others))}"]
+
+
 def find_corpus(source: str) -> Corpus:
     """Find a corpus by its path or name.
 
@@ -82,7 +93,10 @@ def find_corpus(source: str) -> Corpus:
     """
     path = Path(source)
     if path.is_dir() and (path / "corpus.jsonl").is_file():
-        return Corpus(path.resolve().name, "beir", path.resolve())
+        from repro.data.beir import get_legal_name
+
+        # The name that `evaluate` gives the folder, because the draw of the context depends on it.
+        return Corpus(get_legal_name(path.resolve().name), "beir", path.resolve())
     if path.is_file():
         if path.suffix.lower() not in FILE_ENDINGS:
             raise ValueError(f"--corpus {shorten(source)} ends in {path.suffix!r}: choose one of {list(FILE_ENDINGS)}")
@@ -114,16 +128,13 @@ def _hash(text: str) -> str:
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
     """Yield id and text of each document. Documents without an id are numbered by their line."""
-    from repro.data.lines import iter_lines, list_json_rows
-    from repro.data.readers import iter_table_rows
+    from repro.data.lines import iter_lines
 
-    ending = path.suffix.lower()
-    if ending == ".txt":
+    if path.suffix.lower() == ".txt":
         yield from ((str(line_number), line.strip()) for line_number, line in iter_lines(path))
         return
-    readers = {".jsonl": list_json_rows, ".parquet": _iter_parquet_rows}
     ids: set[str] = set()
-    for line_number, row in readers.get(ending, iter_table_rows)(path):
+    for line_number, row in _iter_rows(path):
         location = f"{path}, line {line_number}"
         id_columns = match_names(ID_COLUMNS, tuple(row))
         row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), line_number))
@@ -131,6 +142,14 @@ def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
             raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice")
         ids.add(row_id)
         yield row_id, _join_title(row, location)
+
+
+def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    from repro.data.lines import list_json_rows
+    from repro.data.readers import iter_table_rows
+
+    readers = {".jsonl": list_json_rows, ".parquet": _iter_parquet_rows}
+    return iter(readers.get(path.suffix.lower(), iter_table_rows)(path))
 
 
 def _iter_parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
 from repro.cli.main import app
-from repro.data.beir import Retrieval, write_beir_folder, write_suite
+from repro.data.beir import Retrieval, find_collections, write_beir_folder, write_suite
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
 from repro.interop.adapting import (
     adapt_model,
@@ -136,6 +136,26 @@ def test_tables_are_read_like_imports(tmp_path: Path, name: str, content: str | 
             read_distinct_documents(str(tmp_path / name), ignore)
     else:
         assert read_distinct_documents(str(tmp_path / name), ignore)[0] == texts
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_unread_text_columns_are_named(tmp_path: Path, ending: str) -> None:
+    """With several columns that may hold the document, one is read. The others must not be dropped silently."""
+    content = {
+        "jsonl": ['{"id": "a", "passage": "long text", "answer": "short"}'],
+        "csv": ["id,passage,answer", "a,long text,short"],
+    }
+    corpus = write_lines(tmp_path / f"corpus.{ending}", content[ending])
+    lines: list[str] = []
+    assert read_distinct_documents(str(corpus), lines.append)[0] == ["short"]
+    assert "from the column 'answer'; not read: ['passage']" in lines[0]
+
+
+def test_name_of_folder_is_that_of_evaluate(tmp_path: Path) -> None:
+    """`search` and `evaluate` draw a context by the name of the collection, so both must use the same one."""
+    folder = tmp_path / "My things"
+    write_beir_folder(folder, Retrieval("things", ("a",), ("rain",), ("q",), ("rain",), {"q": {"a": 1}}))
+    assert find_corpus(str(folder)).name == find_collections(folder)[0].name == "My-things"
 
 
 def test_ids_are_found_in_any_case(tmp_path: Path) -> None:

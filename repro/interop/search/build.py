@@ -15,7 +15,7 @@ from repro.batches.surrogate import check_vectors
 from repro.data.beir import Retrieval
 from repro.data.wording import is_empty
 from repro.evaluate.contexts import draw_context
-from repro.interop.corpus import Corpus
+from repro.interop.corpus import Corpus, describe_column_choice
 from repro.interop.opening import Opened
 from repro.interop.search.index import (
     CONTEXT_FILE,
@@ -45,6 +45,8 @@ def build_index(
     documents, _ = corpus.read()
     if not documents:
         raise ValueError(f"corpus {corpus.name} holds no documents")
+    for line in describe_column_choice(corpus):
+        progress(line)
     context = set_context(opened, request, corpus, documents, context_corpus)
     opened.model.report = make_encoding_reporter(progress)
     with atomic_folder(folder) as part:
