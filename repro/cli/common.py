@@ -42,7 +42,12 @@ ContextSeed = Annotated[
     typer.Option(min=0, max=2**32 - 1, help="seed for drawing the context documents, with the name of the collection"),
 ]
 NumContexts = Annotated[
-    int | None, typer.Option(min=1, help="number of context documents (default: that of the model)")
+    int | None,
+    typer.Option(
+        min=1,
+        help="number of distinct context documents, repeated until the model has as many as it takes (default: that of "
+        "the model). The field num_test_contexts of a run adds null vectors instead of repeats",
+    ),
 ]
 Revision = Annotated[str | None, typer.Option(help="revision of the hub id")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU if available)")]

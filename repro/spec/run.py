@@ -113,7 +113,7 @@ class Run:
     protocol: str  # search all documents, or rerank the candidates of the surrogate or of BM25
     rerank_depth: int | None  # candidates per query; only for protocols that rerank
     context_seed: int  # seed for drawing the context documents of an evaluation
-    num_test_contexts: int | None  # number of context documents in evaluation; None: as in training
+    num_test_contexts: int | None  # context documents in evaluation, filled with nulls; None: as in training, repeated
     test_contexts: str  # contexts in evaluation, joined by +: own, wrong, random, null
     measure: str  # analysis to compute after training
 
