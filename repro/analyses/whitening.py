@@ -9,6 +9,10 @@
 4. Each method has one parameter, such as the shrinkage. It maximises the mean NDCG@10 on the validation suite of the
    same model, adapted to its own corpora, separately per number of documents. The record stores it.
 
+Moments count a repeated document each time. `repro adapt` and `evaluate --whiten` count each text once
+(`list_distinct_rows`). The published numbers are the same either way, because the suites `desk` and `desk-validation`
+repeat no document. A suite that does gives other numbers here than there.
+
 Test queries never enter a statistic. They would double the gain, but leak the test set: a future query is unknown.
 
 Metric paths: `desk/…` for unchanged vectors, `desk+whitened/…`, `desk+whitened64/…`, `desk+whitened-wrong/…`,

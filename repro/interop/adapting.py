@@ -1,6 +1,7 @@
 """Adapts an encoder to a corpus without training: a stock sentence-transformers folder with whitened vectors.
 
-1. The documents of the corpus are encoded by the model as it is.
+1. The distinct documents of the corpus are encoded by the model as it is. The analysis `repro.analyses.whitening` counts
+   repeated documents each time, so its numbers differ for a corpus that repeats some. `desk` repeats none.
 2. Their mean m and the whitening matrix W (`repro.evaluate.adaptation`) become one affine layer: a `Dense` module
    without activation, weight W and bias −W m, followed by `Normalize`.
 3. The folder holds the modules of the model and these two. It opens with sentence-transformers alone. Prompts and
