@@ -1,12 +1,14 @@
 """Check that encoders and datasets from the Hugging Face hub are complete in the local cache.
 
-An interrupted download leaves the small files. The check covers weights and tokenizer, every shard in an index, the size
-of every known file of the repository, and incomplete blobs.
+An interrupted download leaves the small files. `snapshot_download` compares the cache with the list of files that it
+stored. Without a list, incomplete blobs show the interruption. An encoder also needs weights, with every shard of an
+index, and a tokenizer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,97 +27,81 @@ TOKENIZER_FILES = (
 """Each file is sufficient for a tokenizer, or indicates one that is."""
 DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv", ".arrow", ".gz", ".zst", ".bz2", ".xz", ".zip", ".txt")
 INCOMPLETE_SUFFIX = ".incomplete"
+DAMAGE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
+"""Errors of reading a JSON file that is cut, or that holds values of other types."""
 
 
 def find_missing_encoder_files(name: str) -> list[str]:
     """Return a line per missing or damaged part of a local folder or hub model. Empty if it is complete."""
-    if Path(name).is_dir():
-        return list(_list_missing_of_folder(Path(name)))
-    snapshot, problems = _find_snapshot(name)
-    if snapshot is None:
-        return problems
-    return [*problems, *_list_missing_of_folder(snapshot, has_tokenizer=name != NOMIC_BERT)]
+    folder, problem = (Path(name), "") if Path(name).is_dir() else _find_snapshot(name)
+    if problem:
+        return [problem]
+    try:
+        return list(_list_missing_of_folder(folder, has_tokenizer=name != NOMIC_BERT))
+    except DAMAGE_ERRORS as error:
+        return [f"{folder} has a damaged file ({error!r}): remove it and fetch it again"]
 
 
 def find_missing_dataset_files(path: str, revision: str) -> list[str]:
     """Return a line per missing part of a hub dataset in the local cache."""
-    snapshot, problems = _find_snapshot(path, revision, repo_type="dataset", may_be_part=True)
-    if snapshot is None or problems:
-        return problems
-    files = [file for file in snapshot.rglob("*") if file.is_file() and file.suffix in DATA_SUFFIXES]
-    files = [file for file in files if file.name != "dataset_infos.json"]
-    return [] if files else [f"{path}: no file of data"]
+    # Any file will do: only the library that loads the dataset knows which ones it needs.
+    snapshot, problem = _find_snapshot(path, revision=revision, repo_type="dataset", allow_patterns="README.md")
+    if problem:
+        return [problem]
+    files = (file for file in snapshot.rglob("*") if file.name != "dataset_infos.json")
+    return [] if any(file.suffix in DATA_SUFFIXES for file in files) else [f"{path}: no file of data"]
 
 
-def _find_snapshot(
-    name: str, revision: str | None = None, *, repo_type: str = "model", may_be_part: bool = False
-) -> tuple[Path | None, list[str]]:
-    """Return the cached folder of a repository (None if missing), and a line per incomplete part.
+def _find_snapshot(name: str, *, repo_type: str = "model", **options: Any) -> tuple[Path, str]:
+    """Return the cached folder of a repository, and why it is missing or incomplete, or ""."""
+    from huggingface_hub import constants, get_cached_repo_tree, snapshot_download
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError, HFValidationError, IncompleteSnapshotError
 
-    `may_be_part`: whether only some of its files are expected.
-    """
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
-
-    # For a dataset any file will do: only the library that loads it knows which ones it needs.
-    patterns = "README.md" if may_be_part else None
     try:
-        snapshot = snapshot_download(
-            name, revision=revision, repo_type=repo_type, local_files_only=True, allow_patterns=patterns
-        )
+        snapshot = Path(snapshot_download(name, repo_type=repo_type, local_files_only=True, **options))
     except IncompleteSnapshotError as error:
         details = str(error).partition(" is incomplete: ")[2].partition(". ")[0]
-        return None, [f"{name} is downloaded only in part: {details}"]
+        return Path(), f"{name} is downloaded only in part: {details}"
     except (OSError, HFValidationError):
         cache = f"the cache of the hub, {constants.HF_HUB_CACHE} (HF_HOME moves it)"
-        return None, [f"{name} is not in {cache}; repro fetch downloads it if there is a network"]
-    return Path(snapshot), list(_list_incomplete(name, Path(snapshot), repo_type))
+        return Path(), f"{name} is not in {cache}; repro fetch downloads it if there is a network"
+    with suppress(CachedRepoTreeNotFoundError):
+        get_cached_repo_tree(name, repo_type=repo_type, revision=snapshot.name)
+        return snapshot, ""
+    blobs = snapshot.parents[1] / "blobs"
+    # A later download may have completed a blob and left the incomplete file behind.
+    blob_names = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{INCOMPLETE_SUFFIX}")})
+    interrupted = [blob_name[:12] for blob_name in blob_names if not (blobs / blob_name).is_file()]
+    return snapshot, f"{name}: the download of blob {', '.join(interrupted)} was interrupted" if interrupted else ""
 
 
-def _list_incomplete(name: str, snapshot: Path, repo_type: str) -> Iterator[str]:
-    """Yield incomplete blobs, and files that differ from the cached listing of the repository."""
-    from huggingface_hub import get_cached_repo_tree
-    from huggingface_hub.errors import CachedRepoTreeNotFoundError
-
-    try:
-        files = get_cached_repo_tree(name, repo_type=repo_type, revision=snapshot.name)
-    except CachedRepoTreeNotFoundError:
-        blobs = snapshot.parents[1] / "blobs"
-        # A later download may have completed a blob and left the incomplete file behind.
-        blob_names = sorted({path.name.partition(".")[0] for path in blobs.glob(f"*{INCOMPLETE_SUFFIX}")})
-        interrupted = [blob_name for blob_name in blob_names if not (blobs / blob_name).is_file()]
-        yield from (f"{name}: the download of blob {blob_name[:12]} was interrupted" for blob_name in interrupted)
-        return
-    for file in files:
-        path = snapshot / file.path
-        if path.is_file() and path.stat().st_size != file.size:
-            yield f"{name}: {file.path} has {path.stat().st_size} bytes of {file.size}"
-
-
-def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool = True) -> Iterator[str]:
+def _list_missing_of_folder(folder: Path, *, has_tokenizer: bool) -> Iterator[str]:
     """Yield each file that transformers or sentence-transformers would miss in a folder."""
-    modules = _read_modules(folder)
-    folders = [folder, *(folder / module for module, kind in modules.items() if kind not in ("Pooling", "Dense"))]
-    if not any((candidate / "config.json").is_file() for candidate in folders):
+    module_list = folder / "modules.json"
+    modules = read_json(module_list) if module_list.is_file() else []
+    kinds = {module["path"]: module["type"].rpartition(".")[2] for module in modules if module["path"]}
+    folders = [folder, *(folder / path for path, kind in kinds.items() if kind not in ("Pooling", "Dense"))]
+    configs = [path for candidate in folders if (path := candidate / "config.json").is_file()]
+    for path in configs:
+        json_object(path)
+    if not configs:
         yield f"{folder}: config.json"
-    yield from filter(None, (_find_damage(candidate / "config.json") for candidate in folders))
-    if not any(_has_weights(candidate) for candidate in folders):
+    if not any(map(_has_weights, folders)):
         yield f"{folder}: whole weights ({' or '.join(WEIGHT_FILES)}, or every shard of one)"
     if has_tokenizer and not any((candidate / name).is_file() for candidate in folders for name in TOKENIZER_FILES):
         yield f"{folder}: a tokenizer (one of {', '.join(TOKENIZER_FILES)})"
-    for module, kind in modules.items():
-        if kind in ("Pooling", "Dense") and not (folder / module / "config.json").is_file():
-            yield f"{folder}: {module}/config.json"
-        if kind == "Dense" and not _has_weights(folder / module):
-            yield f"{folder}: whole weights of {module}"
+    for path, kind in kinds.items():
+        if kind in ("Pooling", "Dense") and not (folder / path / "config.json").is_file():
+            yield f"{folder}: {path}/config.json"
+        if kind == "Dense" and not _has_weights(folder / path):
+            yield f"{folder}: whole weights of {path}"
 
 
 def _has_weights(folder: Path) -> bool:
     """Return whether one weights file is complete, or all shards of an index are."""
     for name in WEIGHT_FILES:
         index = folder / f"{name}.index.json"
-        weight_map = _read_object(_read_object(index).get("weight_map")) if index.is_file() else {}
-        shards = {str(shard) for shard in weight_map.values()}
+        shards = set(json_object(index)["weight_map"].values()) if index.is_file() else set()
         if _is_complete(folder / name) or (shards and all(_is_complete(folder / shard) for shard in shards)):
             return True
     return False
@@ -134,34 +120,3 @@ def _is_complete(path: Path) -> bool:
         except (OSError, SafetensorError):
             return False
     return True
-
-
-def _read_modules(folder: Path) -> dict[str, str]:
-    """Return the kind of each module by its sub-folder. Empty if the model has a single folder."""
-    try:
-        entries = read_json(folder / "modules.json")
-    except ValueError:
-        return {}
-    modules = [_read_object(entry) for entry in entries] if isinstance(entries, list) else []
-    return {
-        str(module["path"]): str(module.get("type", "")).rpartition(".")[2] for module in modules if module.get("path")
-    }
-
-
-def _read_object(source: Any) -> dict[str, Any]:
-    """Return a JSON object, given itself or its file, or an empty dictionary if it is invalid."""
-    try:
-        values = json_object(source) if isinstance(source, Path) else source
-    except ValueError:
-        return {}
-    return values if isinstance(values, dict) else {}
-
-
-def _find_damage(path: Path) -> str:
-    """Return the error of a JSON file, or an empty string if it is valid or missing."""
-    try:
-        if path.is_file():
-            json_object(path)
-    except ValueError as error:
-        return f"{error}: remove it and fetch it again"
-    return ""

@@ -49,10 +49,10 @@ def complete_download(folder: Path) -> None:
         (blobs / "f00d").write_bytes(b"whole")
 
 
-def write_listing(snapshot: Path, **sizes: int) -> None:
+def write_listing(snapshot: Path, *names: str) -> None:
     """Write the hub's list of files as `snapshot_download` caches it."""
-    fields = {"lfs_sha256": None, "lfs_size": None, "xet_hash": None}
-    entries = {name: TreeCacheEntry(size=size, blob_id="f00d", **fields) for name, size in sizes.items()}
+    fields = {"size": 9, "blob_id": "f00d", "lfs_sha256": None, "lfs_size": None, "xet_hash": None}
+    entries = {name: TreeCacheEntry(**fields) for name in names}
     write_tree_cache(str(snapshot.parents[1]), COMMIT, entries)
 
 
@@ -68,8 +68,8 @@ def find_encoder_need() -> Need:
 def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot, requested, real = begin_download(cache), [], huggingface_hub.snapshot_download
     assert not find_encoder_need().is_here()
-    problems = "; ".join(find_encoder_need().problems())
-    assert all(phrase in problems for phrase in ("blob f00d was interrupted", "whole weights", "a tokenizer"))
+    [problem] = find_encoder_need().problems()
+    assert "blob f00d was interrupted" in problem
 
     def download(name: str, **options: Any) -> str:
         if not options.get("local_files_only"):
@@ -84,21 +84,19 @@ def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPa
 
 def test_fetched_without_weights_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = begin_download(cache)
+    (snapshot.parents[1] / "blobs" / "f00d").write_bytes(b"whole")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
     with pytest.raises(ValueError, match=r"still lacks .*whole weights"):
         find_encoder_need().download(ignore)
 
 
-def test_listed_files_need_their_size(cache: Path) -> None:
+def test_listed_files_are_needed(cache: Path) -> None:
     snapshot = begin_download(cache)
     complete_download(snapshot)
     (snapshot.parents[1] / "blobs" / "f00d").unlink()  # as after a download of another revision
-    size = (snapshot / "model.safetensors").stat().st_size
-    write_listing(snapshot, **{"model.safetensors": size})
+    write_listing(snapshot, "model.safetensors")
     assert find_missing_encoder_files(NAME) == []
-    write_listing(snapshot, **{"model.safetensors": size + 1})
-    assert find_missing_encoder_files(NAME) == [f"{NAME}: model.safetensors has {size} bytes of {size + 1}"]
-    write_listing(snapshot, **{"model.safetensors": size, "2_Dense/model.safetensors": 9})
+    write_listing(snapshot, "model.safetensors", "2_Dense/model.safetensors")
     [problem] = find_missing_encoder_files(NAME)
     assert "1 file(s) are missing (2_Dense/model.safetensors)" in problem
 
@@ -181,18 +179,14 @@ def test_paper_backbone_needs_no_tokenizer(cache: Path, name: str, num_missing: 
     assert load_tokenizer("minilm").get_vocab_size() == 30522
 
 
-@pytest.mark.parametrize("content", ["[]", "3", "{", '"text"'])
-def test_malformed_config_is_fetched_again(cache: Path, content: str) -> None:
-    snapshot = begin_download(cache)
-    complete_download(snapshot)
-    (snapshot / "config.json").write_text(content)
-    [problem] = find_missing_encoder_files(NAME)
-    assert str(snapshot / "config.json") in problem and problem.endswith("remove it and fetch it again")
-
-
-@pytest.mark.parametrize("index", ["[]", '{"weight_map": 1}', '{"weight_map": {"a": ["b"]}}'])
-@pytest.mark.parametrize("modules", ["3", '{"path": "x"}', '[{"path": "1_Pooling"}]', '[{"path": 1, "type": 2}]'])
-def test_odd_modules_are_no_tracebacks(encoder: Path, modules: str, index: str) -> None:
-    (encoder / "modules.json").write_text(modules)
-    (encoder / "model.safetensors.index.json").write_text(index)
-    assert find_missing_encoder_files(str(encoder)) == []
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("config.json", "{"), ("config.json", "[]"), ("modules.json", "3"), ("modules.json", '[{"path": "1_Pooling"}]'),
+     ("pytorch_model.bin.index.json", '{"weight_map": 1}')],
+)  # fmt: skip
+def test_damaged_file_is_fetched_again(name: str, text: str, encoder: Path) -> None:
+    (encoder / name).write_text(text)
+    if "index" in name:
+        (encoder / "model.safetensors").unlink()
+    [problem] = find_missing_encoder_files(str(encoder))
+    assert problem.startswith(str(encoder)) and problem.endswith("remove it and fetch it again")
