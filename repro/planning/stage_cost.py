@@ -8,7 +8,7 @@ fit are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -19,7 +19,7 @@ from repro.batches.negatives import ROWS_PER_CHUNK
 from repro.data.own.imported import IMPORT_FOLDER, find_imported
 from repro.data.own.importing import PAIRS_FILE
 from repro.data.paper.hub import SOURCES
-from repro.pipeline.needs import needs_surrogate
+from repro.pipeline.needs import list_pair_kinds, uses_given_negatives
 from repro.planning.cost import (
     ASSUMED_FLOAT32_FLOPS_PER_SECOND,
     ASSUMED_FLOPS_PER_SECOND,
@@ -28,51 +28,47 @@ from repro.planning.cost import (
     list_training_phases,
 )
 from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
-from repro.spec import MEASURES, TRAINED, Run
+from repro.spec import TRAINED, Run
 from repro.text import count_noun, format_bytes, format_seconds
 
 GIB = 2**30
 MIN_PAIRS = 1_000_000
 """Smallest corpus with a table of costs. Stages of smaller corpora take minutes."""
-MICROSECONDS_PER_PAIR = {
-    "corpus": 38.0,
-    "selection": 0.06,
-    "embeddings": 42.0,
-    "keys": 3.4,
-    "positives": 3.4,
-    "start": 0.6,
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a stage takes: memory on a million pairs, and memory and time on one core for each pair."""
+
+    peak_gib: float
+    bytes_per_pair: int = 0
+    microseconds_per_pair: float = 0.0
+
+
+RATES = {
+    # With the cut.
+    "corpus": Rates(0.5, 36, 38.0),
+    "selection": Rates(0.1, 8, 0.06),
+    "tokens": Rates(0.5, 8),
+    # By word vectors, with pages of mapped files.
+    "embeddings": Rates(0.5, 12, 42.0),
+    "keys": Rates(0.3, 0, 3.4),
+    "positives": Rates(0.3, 50, 3.4),
+    "clusters": Rates(1.0, 20),
+    "negatives": Rates(1.0),
+    # Libraries and model at the start of training.
+    "start": Rates(1.6, 24, 0.6),
 }
-"""Time per pair on one core. A test compares it with the benchmark record."""
+"""Measured rates by kind of stage. A test compares them with the benchmark record.
+
+Bytes per pair are keys of earlier pairs, rows, domain codes and positions in an order.
+"""
+SORTING_ENCODER = Rates(0.5, 28)
+"""Rates of an encoder that sorts texts by their length."""
 GENERATED_BYTES = 346
 """Bytes of text per pair in the measurement. A test compares it with the generated pairs."""
 MICROSECONDS_PER_TOKEN = 0.85
 """Time per token on one core and mined text. A test compares it with the benchmark record."""
-PEAK_GIB = {
-    "corpus": 0.5,
-    "selection": 0.1,
-    "tokens": 0.5,
-    "embeddings": 0.5,
-    "keys": 0.3,
-    "positives": 0.3,
-    "clusters": 1.0,
-    "start": 1.6,
-}
-"""Peak memory of a stage on a million pairs, and of libraries and model at the start of training."""
-BYTES_PER_PAIR = {
-    "corpus": 36,
-    "selection": 8,
-    "positives": 50,
-    "tokens": 8,
-    "embeddings": 12,
-    "longest first": 28,
-    "clusters": 20,
-    "start": 24,
-}
-"""Bytes of memory per pair: keys of earlier pairs, rows, domain codes and positions in an order.
-
-"longest first" applies to an encoder that sorts texts by length. The value of an import includes the cut, and that of word
-vectors includes pages of mapped files.
-"""
 NUM_ENCODER_LAYERS = 12
 """Layers of the paper's surrogate and filter: the encoder of GTR-base, and nomic-embed."""
 WORD_VECTORS = "minilm-words"
@@ -128,10 +124,38 @@ class Selection:
         return f"{self.run.corpus}{restriction}, {self.num_pairs:,} pairs"
 
     def make_cost(
-        self, name: str, disk_per_pair: float, memory: float, hours: float, on: str, how: str, note: str = ""
+        self,
+        name: str,
+        disk_per_pair: float,
+        disk: str,
+        *,
+        rates: Rates | None = None,
+        further_bytes: float = 0.0,
+        further: str = "",
+        hours: float | None = None,
+        time: str = "",
+        on: str = "core",
+        note: str = "",
     ) -> StageCost:
-        """Return the cost of a stage on these pairs."""
-        return StageCost(self.title, name, disk_per_pair * self.num_pairs, memory, hours, on, how, note)
+        """Return the cost of a stage on these pairs.
+
+        Args:
+            name: the kind of stage, and what distinguishes it from others of this kind.
+            disk_per_pair: bytes of disk per pair, and `disk` their source.
+            rates: memory and time, by default those of the kind.
+            further_bytes: memory that the rates do not cover, and `further` its source.
+            hours: on a core or GPU (`on`), and `time` their source. By default they follow from the rates.
+            note: details of this stage.
+        """
+        rates = rates or RATES[name.partition(" ")[0]]
+        if hours is None:
+            hours = rates.microseconds_per_pair * self.num_pairs / 3.6e9
+            time = f"{rates.microseconds_per_pair:g} µs per pair, measured on one core{time}"
+        per_pair = f"{rates.bytes_per_pair} bytes per pair" if rates.bytes_per_pair else ""
+        memory = " and ".join(filter(None, [f"{rates.peak_gib} GiB", per_pair, further]))
+        memory_bytes = rates.peak_gib * GIB + rates.bytes_per_pair * self.num_pairs + further_bytes
+        how = f"disk: {disk}; memory: {memory}; time: {time}"
+        return StageCost(self.title, name, disk_per_pair * self.num_pairs, memory_bytes, hours, on, how, note)
 
 
 def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
@@ -164,8 +188,12 @@ def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
     if not costs:
         return
     disk = sum(cost.disk_bytes for cost in costs) / GIB
+    downloads = (cost for cost in costs if cost.kind == "corpus" and cost.pairs.partition(",")[0] in SOURCES)
+    download = format_bytes(sum(cost.disk_bytes for cost in downloads))
+    largest = format_bytes(max(cost.disk_bytes for cost in costs))
     yield f"stages, each once for all runs: {disk:,.0f} GiB of disk; memory is that of one process"
-    yield from _format_extra_disk(costs)
+    joined = f"the largest stage twice while its shards are joined ({largest} more)"
+    yield f"in addition: the download ({download}), and {joined}"
     for title, group in groupby(costs, key=lambda cost: cost.pairs):
         yield title
         yield from (cost.format_line() for cost in group)
@@ -173,44 +201,17 @@ def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
     yield from dict.fromkeys(f"  {cost.kind}: {cost.how}" for cost in costs)
 
 
-def _format_extra_disk(costs: Sequence[StageCost]) -> Iterator[str]:
-    """Yield a line on further disk space: downloads, and temporary space while shards are joined."""
-    download = sum(
-        cost.disk_bytes for cost in costs if cost.kind == "corpus" and cost.pairs.partition(",")[0] in SOURCES
-    )
-    largest = max((cost.disk_bytes for cost in costs), default=0)
-    joined = f"the largest stage twice while its shards are joined ({format_bytes(largest)} more)"
-    yield f"in addition: the download ({format_bytes(download)}), and {joined}"
-
-
 def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
-    run = selection.run
-    is_trained = run.architecture in TRAINED
-    is_embedded = needs_surrogate(run)
-    if not (is_trained or is_embedded or MEASURES[run.measure].reads_pairs):
+    kinds = list_pair_kinds(selection.run)
+    if not kinds:
         return
     yield _estimate_corpus(selection)
-    yield _estimate_streamed_stage(selection, "selection", 8, "disk: 8 bytes per pair")
-    if is_trained:
-        yield _estimate_tokens(selection)
-    if is_trained or is_embedded:
-        yield _estimate_streamed_stage(selection, "keys", 8, "disk: 8 bytes per pair")
-        if run.known_positives == "mask":
-            yield _estimate_streamed_stage(selection, "positives", 8, "disk: 8 bytes per pair")
-    if is_embedded:
-        encoders = [get_surrogate(run)]
-        if run.filter == "surrogate":
-            encoders.append(get_filter_encoder(run))
-        # Filter and surrogate are often the same encoder, which embeds once.
-        for encoder in dict.fromkeys(encoders):
-            yield _estimate_embeddings(selection, encoder)
-    if is_embedded and run.sampler == "cluster":
-        yield _estimate_clusters(selection)
-    if is_trained and run.num_hard_negatives and run.mined_negatives != "given":
-        yield _estimate_negatives(selection)
-    if is_trained:
-        how = "disk: rows and epoch, 8 bytes per pair while it trains"
-        yield _estimate_streamed_stage(selection, "start", 8, how, " of a training")
+    # Every other stage needs the selection.
+    for kind in dict.fromkeys(("selection", *kinds)):
+        if kind != "negatives" or not uses_given_negatives(selection.run):
+            yield ESTIMATES[kind](selection)
+    if selection.run.architecture in TRAINED:
+        yield selection.make_cost("start of a training", 8, "rows and epoch, 8 bytes per pair while it trains")
 
 
 def _estimate_corpus(selection: Selection) -> StageCost:
@@ -221,63 +222,41 @@ def _estimate_corpus(selection: Selection) -> StageCost:
     else:
         num_bytes = (find_imported(selection.run.corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
     size = num_bytes / corpus.num_pairs
-    how = (
-        f"disk: the estimate of the download, or what is imported; time: that of generated pairs of {GENERATED_BYTES} "
-        "bytes imported and cut, by the bytes where pairs have more"
-    )
-    cost = _estimate_streamed_stage(corpus, "corpus", size, how)
-    # Longer pairs take longer, in proportion to their bytes.
-    factor = max(1.0, size / GENERATED_BYTES)
-    return replace(cost, hours=cost.hours * factor, note=f"{size:,.0f} bytes per pair")
-
-
-def _estimate_streamed_stage(
-    selection: Selection, kind: str, disk_per_pair: float, how: str, name_suffix: str = ""
-) -> StageCost:
-    """Return the cost of a stage that streams blocks of pairs, from the rates of its kind."""
-    microseconds = MICROSECONDS_PER_PAIR.get(kind, 0.0)
-    bytes_per_pair = BYTES_PER_PAIR.get(kind, 0)
-    source = f"{how}; memory: {PEAK_GIB[kind]} GiB"
-    source += f" and {bytes_per_pair} bytes per pair" if bytes_per_pair else ", measured"
-    if microseconds:
-        source += f"; time: {microseconds:g} µs per pair, measured on one core"
-    memory = PEAK_GIB[kind] * GIB + bytes_per_pair * selection.num_pairs
-    hours = microseconds * selection.num_pairs / 3.6e9
-    return selection.make_cost(kind + name_suffix, disk_per_pair, memory, hours, "core", source)
+    disk = "the estimate of the download, or what is imported"
+    time = f", on pairs of {GENERATED_BYTES} bytes, longer pairs in proportion"
+    cost = corpus.make_cost("corpus", size, disk, time=time, note=f"{size:,.0f} bytes per pair")
+    return replace(cost, hours=cost.hours * max(1.0, size / GENERATED_BYTES))
 
 
 def _estimate_tokens(selection: Selection) -> StageCost:
     tokens_per_pair = 2 * TEXT_SHARE * selection.run.max_tokens
-    how = (
-        f"disk: 16 bytes per pair, and 4 per token (assumed: texts have {TEXT_SHARE} of the longest); "
-        f"memory: {PEAK_GIB['tokens']} GiB and {BYTES_PER_PAIR['tokens']} bytes per pair; "
-        f"time: {MICROSECONDS_PER_TOKEN:g} µs per token, measured on one core, on mined text"
+    return selection.make_cost(
+        f"tokens of {selection.run.max_tokens}",
+        4 * tokens_per_pair + 16,
+        f"16 bytes per pair, and 4 per token (assumed: texts have {TEXT_SHARE} of the longest)",
+        hours=MICROSECONDS_PER_TOKEN * tokens_per_pair * selection.num_pairs / 3.6e9,
+        time=f"{MICROSECONDS_PER_TOKEN:g} µs per token, measured on one core, on mined text",
+        note=f"{tokens_per_pair:.0f} tokens per pair",
     )
-    hours = MICROSECONDS_PER_TOKEN * tokens_per_pair * selection.num_pairs / 3.6e9
-    memory = PEAK_GIB["tokens"] * GIB + BYTES_PER_PAIR["tokens"] * selection.num_pairs
-    name = f"tokens of {selection.run.max_tokens}"
-    details = f"{tokens_per_pair:.0f} tokens per pair"
-    return selection.make_cost(name, 4 * tokens_per_pair + 16, memory, hours, "core", how, details)
 
 
 def _estimate_embeddings(selection: Selection, encoder: FixedEncoder) -> StageCost:
-    width = encoder.width
-    disk_per_pair = 2 * 2 * width
-    how = "disk: 2 sides in float16"
+    disk_per_pair, disk = 2 * 2 * encoder.width, "2 sides in float16"
     if encoder.name == WORD_VECTORS:
-        return _estimate_streamed_stage(selection, "embeddings", disk_per_pair, how, f" by {encoder.name}")
+        return selection.make_cost(f"embeddings by {encoder.name}", disk_per_pair, disk)
     speed = ASSUMED_FLOPS_PER_SECOND["gpu"]
     num_tokens = TEXT_SHARE * selection.run.max_tokens
-    flops = 2 * selection.num_pairs * count_forward_flops(num_tokens, width, NUM_ENCODER_LAYERS)
-    bytes_per_pair = BYTES_PER_PAIR["longest first"]
-    how += (
-        f"; memory: {PEAK_GIB['embeddings']} GiB and {bytes_per_pair} bytes per pair, to sort texts by their length; "
-        f"time: operations of {NUM_ENCODER_LAYERS} layers at {speed:.0e} per second in bfloat16, assumed for one GPU"
+    flops = 2 * selection.num_pairs * count_forward_flops(num_tokens, encoder.width, NUM_ENCODER_LAYERS)
+    return selection.make_cost(
+        f"embeddings by {encoder.name.rpartition('/')[2]}",
+        disk_per_pair,
+        disk,
+        rates=SORTING_ENCODER,
+        hours=flops / speed / 3600,
+        time=f"operations of {NUM_ENCODER_LAYERS} layers at {speed:.0e} per second in bfloat16, assumed for one GPU",
+        on="GPU",
+        note=f"{encoder.width} wide, {flops:.1e} operations",
     )
-    memory = PEAK_GIB["embeddings"] * GIB + bytes_per_pair * selection.num_pairs
-    details = f"{width} wide, {flops:.1e} operations"
-    name = f"embeddings by {encoder.name.rpartition('/')[2]}"
-    return selection.make_cost(name, disk_per_pair, memory, flops / speed / 3600, "GPU", how, details)
 
 
 def _estimate_clusters(selection: Selection) -> StageCost:
@@ -292,19 +271,19 @@ def _estimate_clusters(selection: Selection) -> StageCost:
     domains = list(zip(selection.sizes, counts, fitted, strict=True))
     # K-means compares 2n points with all centroids in every iteration. Assignment compares each pair once more.
     flops = sum(2.0 * width * count * (num_rounds * 2 * num_fitted + domain) for domain, count, num_fitted in domains)
-    disk_per_pair = 4 + 4 * width * sum(counts) / selection.num_pairs
-    bytes_per_pair = BYTES_PER_PAIR["clusters"]
-    # Large domains are clustered one after another, so the largest one decides.
-    memory = 4.0 * width * 2 * max(fitted) + PEAK_GIB["clusters"] * GIB + bytes_per_pair * selection.num_pairs
-    how = (
-        "disk: 4 bytes per pair, and the centroids; "
-        f"memory: the points of the largest fit, {PEAK_GIB['clusters']} GiB and {bytes_per_pair} bytes per pair; "
-        f"time: at most, all {NUM_ITERATIONS} iterations at {rate:.0e} operations per second in float32, "
-        "assumed for one GPU"
-    )
     sampled = sum(num_fitted < domain for domain, _, num_fitted in domains)
-    details = f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations"
-    return selection.make_cost(f"clusters of {size}", disk_per_pair, memory, flops / rate / 3600, "GPU", how, details)
+    return selection.make_cost(
+        f"clusters of {size}",
+        4 + 4 * width * sum(counts) / selection.num_pairs,
+        "4 bytes per pair, and the centroids",
+        # Large domains are clustered one after another, so the largest one decides.
+        further_bytes=4.0 * width * 2 * max(fitted),
+        further="the points of the largest fit",
+        hours=flops / rate / 3600,
+        time=f"at most, all {NUM_ITERATIONS} iterations at {rate:.0e} operations per second in float32, assumed for one GPU",
+        on="GPU",
+        note=f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations",
+    )
 
 
 def _estimate_negatives(selection: Selection) -> StageCost:
@@ -312,12 +291,33 @@ def _estimate_negatives(selection: Selection) -> StageCost:
     count = selection.run.num_hard_negatives
     # Every query is scored against every document of its domain.
     flops = 2.0 * width * sum(size * size for size in selection.sizes)
-    # vectors of documents, and a block of scores with its random draws, keys and masks
-    memory = max(selection.sizes) * (4 * width + 3 * 8 * ROWS_PER_CHUNK) + GIB
-    core = ASSUMED_FLOPS_PER_SECOND["cpu"]
-    how = (
-        "disk: 8 bytes per negative; memory: documents of the largest domain, scores of a block of queries, and 1 GiB; "
-        f"time: each document of a domain scored for each query at {core:.0e} operations per second, assumed for one core"
+    speed = ASSUMED_FLOPS_PER_SECOND["cpu"]
+    return selection.make_cost(
+        f"negatives of {count}",
+        8 * count,
+        "8 bytes per negative",
+        # Vectors of documents, and a block of scores with its random draws, keys and masks.
+        further_bytes=max(selection.sizes) * (4 * width + 3 * 8 * ROWS_PER_CHUNK),
+        further="documents of the largest domain and scores of a block of queries",
+        hours=flops / speed / 3600,
+        time=f"each document of a domain scored for each query at {speed:.0e} operations per second, assumed for one core",
+        note=f"{flops:.1e} operations, {count_noun(len(selection.sizes), 'domain')}",
     )
-    details = f"{flops:.1e} operations, {count_noun(len(selection.sizes), 'domain')}"
-    return selection.make_cost(f"negatives of {count}", 8 * count, memory, flops / core / 3600, "core", how, details)
+
+
+def _estimate_rows(kind: str) -> Callable[[Selection], StageCost]:
+    """Return the estimator of a stage that stores one number per pair."""
+    return lambda selection: selection.make_cost(kind, 8, "8 bytes per pair")
+
+
+ESTIMATES: Mapping[str, Callable[[Selection], StageCost]] = {
+    "selection": _estimate_rows("selection"),
+    "tokens": _estimate_tokens,
+    "keys": _estimate_rows("keys"),
+    "positives": _estimate_rows("positives"),
+    "embeddings": lambda selection: _estimate_embeddings(selection, get_surrogate(selection.run)),
+    "filter_embeddings": lambda selection: _estimate_embeddings(selection, get_filter_encoder(selection.run)),
+    "clusters": _estimate_clusters,
+    "negatives": _estimate_negatives,
+}
+"""Estimators by kind of stage, as in `list_pair_kinds`."""

@@ -17,7 +17,7 @@ from repro.planning import stage_cost
 from repro.planning.cost import estimate
 from repro.planning.pairs import MINED, count_domain_sizes, count_pairs
 from repro.planning.plan import make_plan
-from repro.planning.stage_cost import MICROSECONDS_PER_PAIR, estimate_stage_costs
+from repro.planning.stage_cost import RATES, estimate_stage_costs
 from repro.records.store import read_records
 from repro.spec import base
 from repro.spec.identity import run_id
@@ -136,7 +136,7 @@ def test_rates_match_the_benchmark() -> None:
     seconds["corpus"] += seconds.pop("import")
     seconds["selection"] = rows["now", "selection", 10**7]["cpu_seconds"] / 10
     for step, expected in seconds.items():
-        assert MICROSECONDS_PER_PAIR[step] == pytest.approx(expected, rel=0.1), step
+        assert RATES[step].microseconds_per_pair == pytest.approx(expected, rel=0.1), step
     assert all(cost.hours > 0 for cost in estimate_stage_costs([CLUSTERED])), "every stage takes time"
     tokenized = {(row["texts"], row["way"]): row for row in read_benchmark("tokenizing")}["desk-views", "by words"]
     microseconds = 1e6 * tokenized["median"] / tokenized["num_tokens"]
@@ -147,9 +147,8 @@ def test_memory_matches_the_benchmark() -> None:
     for row in read_benchmark("paper_scale"):
         kind = row["step"]
         is_current = row["label"] in ("now", "blank") and row["num_pairs"] >= 10**6
-        if is_current and kind in stage_cost.PEAK_GIB and kind != "clusters":
-            planned = stage_cost.PEAK_GIB[kind] * 1024
-            planned += stage_cost.BYTES_PER_PAIR.get(kind, 0) * row["num_pairs"] / 2**20
+        if is_current and kind in RATES and kind != "clusters":
+            planned = RATES[kind].peak_gib * 1024 + RATES[kind].bytes_per_pair * row["num_pairs"] / 2**20
             assert 0.9 * row["peak_mebibytes"] <= planned, row
 
 
