@@ -1,11 +1,11 @@
-"""Find files that a finished sweep no longer needs: checkpoints of recorded runs, partial files, shards, pickles."""
+"""Find files that a finished sweep no longer needs: checkpoints of recorded runs, partial files, shards."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,11 +14,10 @@ from repro.records.store import split_recorded
 from repro.spec import Run
 from repro.spec.identity import get_training_id
 from repro.storage.lease import get_live_owner, get_part_owner
-from repro.storage.paths import get_home, get_local_records, get_sweeps_folder
+from repro.storage.paths import get_home, get_local_records
 from repro.storage.shards import list_redundant_shards
-from slurm.scheduler import fetch_queue
 from slurm.states import get_run_item
-from slurm.sweep import Submission, read_run, read_submissions
+from slurm.sweep import read_run, read_submissions
 
 RETAINED_NAMES = ("metrics.jsonl", "trec", "job.json", "owner", "training")
 """Files and folders in the folder of a run that are never removed."""
@@ -37,8 +36,7 @@ def list_leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
 
 
 def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
-    submissions = read_submissions()
-    submitted_runs = {read_run(submission, name) for submission in submissions for name in submission.runs}
+    submitted_runs = {read_run(submission, name) for submission in read_submissions() for name in submission.runs}
     known_runs = {run for run in (*runs, *submitted_runs) if run is not None}
     recorded = set(split_recorded(known_runs, [get_local_records()])[0])
     needed = {get_training_id(phase) for run in known_runs - recorded for phase in list_training_phases(run)}
@@ -50,11 +48,6 @@ def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
             yield from (path for path in sorted(folder.iterdir()) if path.name not in RETAINED_NAMES)
     yield from filter(_is_abandoned, _list_partial_paths(get_home()))
     yield from list_redundant_shards()
-    recorded_names = {get_run_item(run).name for run in recorded.intersection(runs)}
-    queue = fetch_queue() or {}
-    for sweep in sorted({submission.sweep for submission in submissions}):
-        if _has_ended([submission for submission in submissions if submission.sweep == sweep], recorded_names, queue):
-            yield from sorted((get_sweeps_folder() / sweep / "jobs").glob("*.pkl"))
 
 
 def is_trained(path: Path) -> bool:
@@ -69,19 +62,7 @@ def describe_kind(path: Path) -> str:
         return "checkpoint file"
     if path.name.endswith(".part"):
         return "half-written file"
-    if path.suffix == ".pkl":
-        return "job file"
     return "file of a run" if path.is_relative_to(get_home() / "runs") else "shard"
-
-
-def _has_ended(submissions: Sequence[Submission], recorded: Collection[str], queue: Collection[str]) -> bool:
-    """Return whether the runs of a sweep are recorded and none of its jobs, including stages, is in the queue.
-
-    A sweep that has submitted only stages so far has not ended, because its runs are still to come.
-    """
-    names = {name for submission in submissions for name in submission.runs}
-    jobs = {job.get("job_id") for submission in submissions for job in submission.jobs.values()}
-    return bool(names) and names <= {*recorded} and jobs.isdisjoint(queue)
 
 
 def _list_partial_paths(folder: Path) -> list[Path]:

@@ -181,21 +181,6 @@ def write_submission(jobs: dict[str, str], runs: dict[str, Any] | None = None, *
     Submission(**{"on": "slurm", "sweep": "t", "profile": "p", "jobs": locations, "runs": runs or {}, **fields}).write()
 
 
-def test_prune_keeps_pending_pickles(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute_runs(RUNS[0])
-    runs = {run_id(RUNS[0]): asdict(RUNS[0])}
-    write_submission({run_id(RUNS[0]): "77"}, runs, sweep="recorded")
-    write_submission({"corpus/abc": "78"}, sweep="only a stage")
-    pickles = [own_home / "sweeps" / sweep / "jobs" / "1_submitted.pkl" for sweep in ("recorded", "only a stage")]
-    for path in pickles:
-        path.parent.mkdir(parents=True)
-        path.touch()
-    monkeypatch.setattr("slurm.prune.fetch_queue", lambda: {"77": Queued("PENDING", "")})
-    assert not list(list_leftovers(RUNS[:1]))
-    monkeypatch.setattr("slurm.prune.fetch_queue", dict)
-    assert list(list_leftovers(RUNS[:1])) == [(pickles[0], 0)]
-
-
 def test_older_submission_is_understood() -> None:
     execute_runs(RUNS[0])
     earlier, renamed = asdict(RUNS[1]), {**asdict(RUNS[1]), "former_name": 3}
