@@ -8,15 +8,14 @@ from __future__ import annotations
 import io
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
@@ -30,52 +29,18 @@ from repro.storage.platform_info import count_usable_cores
 
 # sections load the data and the analyses
 if TYPE_CHECKING:
-    from repro.report.sections import ForestRenderer, Renderer, Rows
+    from repro.report.sections import Drawing, ForestRenderer, Renderer, Rows
 
-P = ParamSpec("P")
-T = TypeVar("T")
 MAX_PROCESSES = 3
 """Upper limit of drawing processes. Reading the records takes about as long as two of them need to draw."""
-
-
-class Inline(Executor):
-    """Executor that runs each call immediately in this process."""
-
-    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the call and return its completed future."""
-        future: Future[T] = Future()
-        try:
-            future.set_result(call(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 — raised by result()
-            future.set_exception(error)
-        return future
-
-
-@dataclass(frozen=True)
-class PendingPicture:
-    """A picture in progress.
-
-    A worker process draws it. If that process is killed, for example for its memory, this process draws it instead.
-    """
-
-    elsewhere: Future[Path]
-    here: Callable[[], Path]
-
-    def result(self) -> Path:
-        """Wait for the vector file and return its path. Raises the exception that drawing raised."""
-        try:
-            return self.elsewhere.result()
-        except BrokenExecutor:
-            return self.here()
 
 
 @contextmanager
 def open_renderers(num_cores: int | None = None) -> Iterator[tuple[Renderer, ForestRenderer]]:
     """Yield the functions that start a figure and the forest plot, in worker processes if a second core is available."""
     num_spare_cores = (num_cores or count_usable_cores()) - 1
-    if num_spare_cores < 1:
-        executor: Executor = Inline()
-    else:
+    executor: Executor | None = None
+    if num_spare_cores >= 1:
         # a fork would copy locks held by threads of this process
         context = get_context("spawn")
         executor = ProcessPoolExecutor(
@@ -85,7 +50,8 @@ def open_renderers(num_cores: int | None = None) -> Iterator[tuple[Renderer, For
         # a page embeds the vector file, and drawing the png too would double the time
         yield partial(render, with_png=False, executor=executor), partial(render_forest, executor=executor)
     finally:
-        executor.shutdown(cancel_futures=True)
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)
 
 
 def _prepare_worker() -> None:
@@ -118,13 +84,13 @@ def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
 def draw_from_records(figure: Figure, scale: str, origin: str) -> Path | None:
     """Draw a figure from published or local records, and return the vector file, or None if there is no data."""
     runs = find_experiment(figure.name).runs(scale)
-    picture = render(figure, scale, origin, list_figure_rows(figure, runs, load_records(runs, origin)), Inline())
-    return None if picture is None else picture.result()
+    picture = render(figure, scale, origin, list_figure_rows(figure, runs, load_records(runs, origin)), None)
+    return None if picture is None else picture()
 
 
 def render(
-    figure: Figure, scale: str, origin: str, rows: Rows, executor: Executor, *, with_png: bool = True
-) -> PendingPicture | None:
+    figure: Figure, scale: str, origin: str, rows: Rows, executor: Executor | None, *, with_png: bool = True
+) -> Drawing | None:
     """Start to draw a figure from the rows of published or local records, or return None if there is no data."""
     if not rows and not (needs_no_record(figure) and origin == "published"):
         return None
@@ -149,7 +115,7 @@ def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Map
     }
 
 
-def render_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor) -> PendingPicture:
+def render_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Executor | None) -> Drawing:
     """Start to draw the forest plot of all claims from its rows, as a vector file for a page."""
     title = "What was found, and the threshold of each claim"
     subtitle = f"scale {scale}, {RECORD_WORDS['published']}"
@@ -195,24 +161,42 @@ def render_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
         "subtitle": f"mean over {', '.join(averaged)}" if averaged else "",
         "cell_label": "NDCG@10, points",
     }
-    return draw_once(plain_rows, f"pivot-{x}-{y}", picture, Inline(), with_png=True).result()
+    return draw_once(plain_rows, f"pivot-{x}-{y}", picture, None, with_png=True)()
 
 
 def draw_once(
-    rows: Sequence[Mapping[str, Any]], name: str, picture: Mapping[str, Any], executor: Executor, *, with_png: bool
-) -> PendingPicture:
-    """Return a picture, drawn by `executor` unless the cached files match its rows and settings."""
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+    picture: Mapping[str, Any],
+    executor: Executor | None,
+    *,
+    with_png: bool,
+) -> Drawing:
+    """Start to draw a picture, unless the cached files match its rows and settings, and return its drawing.
+
+    `executor` draws in worker processes. If it is None, or if such a process is killed, for example for its memory, this
+    process draws.
+    """
     path = get_figures_folder() / name
     cached = get_cached_picture(path, rows, picture)
     endings = ("svg", "csv", "png") if with_png else ("svg", "csv")
     if cached.is_current(endings):
-        return PendingPicture(Inline().submit(path.with_suffix, ".svg"), here=lambda: path.with_suffix(".svg"))
-    # If a worker process was killed, the pool is broken, and this process draws instead.
+        return lambda: path.with_suffix(".svg")
     here = partial(_draw, rows, picture, cached, endings)
+    if executor is None:
+        return here
     try:
-        return PendingPicture(executor.submit(here), here)
+        elsewhere = executor.submit(here)
     except BrokenExecutor:
-        return PendingPicture(Inline().submit(here), here)
+        return here
+
+    def wait() -> Path:
+        try:
+            return elsewhere.result()
+        except BrokenExecutor:
+            return here()
+
+    return wait
 
 
 def make_gallery_pictures() -> dict[Path, str]:

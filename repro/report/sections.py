@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from repro.analyses.batch_text import BATCH_EXHIBIT
 from repro.analyses.context_example import COLUMNS, EXHIBIT
@@ -26,17 +26,11 @@ from repro.text import ABSENT
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Drawing(Protocol):
-    """A finished or pending picture."""
+Drawing = Callable[[], Path]
+"""Waits for a picture and returns its vector file.
 
-    def result(self) -> Path:
-        """Wait for the vector file and return its path.
-
-        Raises ValueError if the figure cannot be drawn, and OSError if the file cannot be written.
-        """
-        ...
-
-
+Raises ValueError if the figure cannot be drawn, and OSError if the file cannot be written.
+"""
 Renderer = Callable[[Figure, str, str, Rows], Drawing | None]
 """Starts to draw a figure, given its scale, the source of its records and its rows. Returns None without a picture."""
 ForestRenderer = Callable[[Rows, str], Drawing]
@@ -108,7 +102,7 @@ class Section:
         drawn, problems = [], []
         for source, svg in self.drawings:
             try:
-                drawn.append(Picture(source, svg.result()))
+                drawn.append(Picture(source, svg()))
             except (ValueError, OSError) as error:
                 problems.append(f"{source} records: {error}")
         return tuple(drawn), tuple(problems)

@@ -24,7 +24,7 @@ PICTURE: dict[str, Any] = {"kind": "lines", "x": "x", "y": "y", "x_label": "x", 
 
 
 def draw_a(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS, *, with_png: bool = False) -> Path:
-    return pictures.draw_once(rows, "a", picture, pictures.Inline(), with_png=with_png).result()
+    return pictures.draw_once(rows, "a", picture, None, with_png=with_png)()
 
 
 @pytest.fixture
@@ -86,13 +86,13 @@ def test_parallel_pictures_are_equal(tmp_path: Path) -> None:
         executor = renderers[0].keywords["executor"]
         picture = pictures.draw_once(ROWS, "a", PICTURE, executor, with_png=False)
         unknown = pictures.draw_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
-        assert picture.result().read_bytes() == expected
+        assert picture().read_bytes() == expected
         with pytest.raises(ValueError, match="unknown kind of picture 'pie'"):
-            unknown.result()
+            unknown()
         assert isinstance(executor, ProcessPoolExecutor)
     assert get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).is_current(("svg", "csv"))
     with pictures.open_renderers(num_cores=1) as renderers:
-        assert isinstance(renderers[0].keywords["executor"], pictures.Inline)
+        assert renderers[0].keywords["executor"] is None
 
 
 START_PAINTER = """
@@ -127,7 +127,7 @@ def test_killed_renderer_is_replaced(tmp_path: Path) -> None:
         executor = renderers[0].keywords["executor"]
         os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
         results = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
-        assert [result.result().read_bytes() for result in results] == [expected, expected]
+        assert [result().read_bytes() for result in results] == [expected, expected]
 
 
 def is_running(number: int) -> bool:
