@@ -11,12 +11,11 @@ from typing import Any
 
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.files import atomic_file, read_json
+from repro.storage.files import atomic_file, json_object
 from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
 FIELD_TYPES: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float)}
-RETRY_SECONDS = (0.1, 0.4)
 STATES = ("running", "interrupted", "failed", "cancelled", "done")
 
 
@@ -76,34 +75,20 @@ class WorkItem:
 
     def read(self) -> JobState | None:
         """Return the last state, or None if it never started."""
-        content = self._read_content()
-        if content is None:
-            return None
-        stored = content if isinstance(content, dict) else {}
+        path = self.folder / "job.json"
+        try:
+            stored = json_object(path)
+        except (ValueError, FileNotFoundError) as error:
+            # Also if another launcher removes it at this moment.
+            if isinstance(error, FileNotFoundError) or isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise ValueError(f"{error}; remove it, and launch again with --retry") from error
         types = {state_field.name: FIELD_TYPES[str(state_field.type)] for state_field in fields(JobState)}
         # Unknown fields and values of a wrong type are dropped, because another version may have written them.
         values = {name: stored[name] for name, kind in types.items() if isinstance(stored.get(name), kind)}
         if "state" not in values:
-            path = self.folder / "job.json"
             raise ValueError(f"{path} is not the state of a job; remove it, and launch again with --retry")
         return JobState(**values)
-
-    def _read_content(self) -> Any:
-        """Return the content of the state file, or None if there is none.
-
-        Retries an empty or truncated file, because another launcher may be about to remove or replace it.
-        """
-        path = self.folder / "job.json"
-        for pause_seconds in (*RETRY_SECONDS, None):
-            try:
-                return read_json(path)
-            except (ValueError, OSError) as error:
-                if not path.exists():
-                    return None
-                if pause_seconds is None:
-                    raise ValueError(f"{error}; remove it, and launch again with --retry") from error
-            time.sleep(pause_seconds)
-        raise AssertionError("the last attempt returns or raises")
 
 
 def get_run_item(run: Run) -> WorkItem:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -316,22 +315,10 @@ def test_lease_owner_is_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_state_removed_while_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    item, read_json = WorkItem("run", "r", tmp_path), states.read_json
+    item, read = WorkItem("run", "r", tmp_path), states.json_object
     item.write(JobState(state="failed"))
-    monkeypatch.setattr(states, "read_json", lambda path: item.reset() or read_json(path))
+    monkeypatch.setattr(states, "json_object", lambda path: item.reset() or read(path))
     assert item.read() is None
-
-
-@pytest.mark.parametrize("content", ["", '{"state": "fai'])
-@pytest.mark.parametrize("expected", [None, "done"], ids=["removed", "replaced"])
-def test_half_written_state_is_read_again(content: str, expected: str | None, tmp_path: Path) -> None:
-    item = WorkItem("run", "r", tmp_path)
-    (tmp_path / "job.json").write_text(content)
-    later = threading.Timer(0.05, lambda: item.write(JobState(state=expected)) if expected else item.reset())
-    later.start()
-    state = item.read()
-    later.join()
-    assert (state and state.state) == expected
 
 
 def test_damaged_state_is_named(tmp_path: Path) -> None:
