@@ -10,9 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from repro.spec import Experiment
 from repro.spec.axes import is_axis
-from repro.spec.registry import FaultyRunsError, normalise_artefact_name
+from repro.spec.registry import normalise_artefact_name
 from repro.spec.scales import ORDER
 from repro.text import make_printable
 
@@ -96,28 +95,3 @@ def track_progress(items: Sequence[Item], describe: Callable[[Item], str]) -> It
     for index, item in enumerate(items, 1):
         report(f"{describe(item)} ({index} of {len(items)})")
         yield item
-
-
-def select_valid(candidates: Sequence[Experiment], scales: Sequence[str]) -> list[Experiment]:
-    """Return the candidates that can list their runs at these scales.
-
-    One faulty file must not stop all other experiments. Each skipped file is named on stderr.
-
-    Raises:
-        FaultyRunsError: if every experiment is faulty.
-    """
-    valid: list[Experiment] = []
-    faults: list[FaultyRunsError] = []
-    for experiment in candidates:
-        try:
-            for scale in scales:
-                experiment.runs(scale)
-        except FaultyRunsError as error:
-            faults.append(error)
-        else:
-            valid.append(experiment)
-    if faults and not valid:
-        raise faults[0]
-    for fault in faults:
-        print_progress(f"skipped: {fault}")
-    return valid

@@ -28,7 +28,7 @@ from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
 from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import run_id
-from repro.spec.registry import check_every_experiment, find_experiment, find_paper
+from repro.spec.registry import find_experiment, find_paper
 from repro.spec.scales import get_scale
 from repro.text import format_suggestion, shorten
 
@@ -113,7 +113,6 @@ def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]
     """
     from repro.planning.claim_text import CLAIM_ID, find_claim
 
-    check_every_experiment()
     named_claims = [find_claim(word) for word in what or () if CLAIM_ID.fullmatch(word)]
     artefact_names = [word for word in what or () if not CLAIM_ID.fullmatch(word)]
     whole_experiments = resolve_experiments(artefact_names) if artefact_names or not what else []

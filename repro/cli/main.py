@@ -30,7 +30,6 @@ from repro.cli.common import (
     print_json,
     print_line,
     print_progress,
-    select_valid,
     track_progress,
 )
 from repro.cli.data import data
@@ -46,7 +45,7 @@ from repro.report.names import format_title
 from repro.spec import Experiment, Figure, Run
 from repro.spec.axes import is_axis
 from repro.spec.identity import format_overrides, run_id
-from repro.spec.registry import artefacts, experiments, find_experiment, list_experiment_files
+from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
 from repro.storage.files import json_object
 from repro.storage.paths import check_home, get_corpora_folder, get_local_records
@@ -112,8 +111,7 @@ def open_door(name: str) -> int:
 
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
-    """List the artefacts with their titles and numbers of runs per scale. Exit code 2: a faulty one was skipped."""
-    listed = {experiment.number for experiment in select_valid(experiments(), ORDER)}
+    """List the artefacts with their titles and numbers of runs per scale."""
     rows: list[dict[str, Any]] = [
         {
             "artefact": name,
@@ -123,11 +121,8 @@ def list_artefacts(as_json: AsJson = False) -> None:
             "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
         }
         for name, (experiment, exhibit) in artefacts().items()
-        if experiment.number in listed
     ]
     print_json(rows) if as_json else _print_artefacts(rows)
-    if len(listed) < len(list_experiment_files()):
-        raise typer.Exit(EXIT_NOT_RUN)
 
 
 def _print_artefacts(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -225,7 +220,7 @@ def _show_results(what: list[str], scale: str) -> None:
     single, names = split_words(what)
     if single or any(map(is_axis, what)):
         return show(what, scale)
-    for experiment in select_valid(resolve_experiments(names), (get_scale(scale).name,)):
+    for experiment in resolve_experiments(names):
         views = {
             name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
         }
@@ -272,6 +267,7 @@ def show(
 
     For runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
     """
+    get_scale(scale)
     if pivot or any(map(is_axis, what or ())):
         return _show_grid(resolve_runs(what, scale), pivot, format, as_json)
     from repro.report.artefacts import judgements, make_artefact_views
@@ -287,7 +283,7 @@ def show(
     if single and not as_json:
         render(make_scores_view(resolve_runs(single, scale)), format)
     # If only runs are named, no experiment is shown.
-    selected = select_valid(resolve_experiments(names), (get_scale(scale).name,)) if names or not single else []
+    selected = resolve_experiments(names) if names or not single else []
     if names and not any(experiment.runs(scale) for experiment in selected):
         raise ValueError(describe_missing_scale(names, selected, scale))
     for experiment in selected:

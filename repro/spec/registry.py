@@ -1,14 +1,13 @@
 """Find all experiments (eNN_*.py in experiments/, its companions/ and ours/). Numbers and artefact names are unique.
 
-A file that fails to import, or that reuses a number or a name, is skipped with a message on stderr. `check` raises an
-error for it. Errors in the runs of a file are raised when the runs are first requested, with the name of the file.
+A file that fails to import, or that reuses a number or a name, is an error that names it. So is one whose runs fail, when
+they are first requested.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -25,43 +24,20 @@ ANY_ERROR = Exception
 """A faulty experiment file can raise any exception, on import or when its runs are requested."""
 
 
-class FaultyRunsError(ValueError):
-    """An experiment file failed to return its runs. The message names the file and the error."""
-
-
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """Return all experiments by number. Faulty files are skipped and named once on stderr."""
-    valid, problems = _read_experiments()
-    for problem in problems:
-        print(f"skipped: {problem}", file=sys.stderr)
-    return valid
-
-
-def check_every_experiment() -> None:
-    """Raise ValueError if any file of experiments/ is faulty. Used by commands that need all experiments."""
-    if problems := _read_experiments()[1]:
-        raise ValueError("; ".join(problems))
-
-
-@cache
-def _read_experiments() -> tuple[tuple[Experiment, ...], tuple[str, ...]]:
-    """Return the experiments of all valid files, and one message per faulty file."""
+    """Return all experiments by number. Raises ValueError with the name of the first faulty file."""
     valid: list[Experiment] = []
-    problems: list[str] = []
     for file in list_experiment_files():
         if file.name[3] != "_":
-            problems.append(f"{file}: its number needs two digits, 00 to 99")
-            continue
+            raise ValueError(f"{file}: its number needs two digits, 00 to 99")
         try:
             experiment = importlib.import_module(".".join(file.with_suffix("").parts)).EXPERIMENT
             _check_experiment(file.name, experiment, valid)
-        # one faulty file must not hide the other experiments
         except ANY_ERROR as error:
-            problems.append(f"{file}: {_describe_error(error)}")
-        else:
-            valid.append(replace(experiment, runs=_add_file_to_errors(file, experiment)))
-    return tuple(valid), tuple(problems)
+            raise ValueError(f"{file}: {_describe_error(error)}") from error
+        valid.append(replace(experiment, runs=_add_file_to_errors(file, experiment)))
+    return tuple(valid)
 
 
 def list_experiment_files() -> list[Path]:
@@ -83,7 +59,7 @@ def _add_file_to_errors(file: Path, experiment: Experiment) -> Callable[[str], t
         try:
             return experiment.runs(scale)
         except ANY_ERROR as error:
-            raise FaultyRunsError(f"{file}: its runs at scale {scale!r}: {_describe_error(error)}") from error
+            raise ValueError(f"{file}: its runs at scale {scale!r}: {_describe_error(error)}") from error
 
     return runs_at
 

@@ -1,14 +1,21 @@
-"""Typed words: names ignore case, claims are found by id, impossible words are refused early, bad files are isolated."""
+"""Typed words: names ignore case, claims are found by id, impossible words are refused early, bad files are named."""
 
 import json
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from experiments import e15_overview
+from repro.spec import registry
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment, normalise_artefact_name
-from tests.commands import PACKAGES, copy_project, run_command, run_module
+from tests.commands import run_command
 
 
 @pytest.mark.parametrize(
@@ -79,54 +86,34 @@ def test_impossible_words_are_refused_before_imports(
         run_command(*words.replace("RUN", run_id(biencoder)).split())
 
 
-OVERVIEW = "from experiments.e15_overview import EXPERIMENT\n"
-BROKEN_FILES = [
-    ("e96_mine.py", "EXPERIMENT = nothing\n", "name 'nothing' is not defined (NameError)"),
-    ("e97_mine.py", "X = 1 / 0\n", "division by zero (ZeroDivisionError)"),
-    ("e98_mine.py", OVERVIEW, "number=15, but the file name has 98"),
-    ("e15_zweite.py", OVERVIEW, "declared by more than one experiment"),
-    ("e100_mine.py", OVERVIEW, "its number needs two digits, 00 to 99"),
-]
-BROKEN_RUNS = [
-    ("e94_mine.py", "nothing", "its runs at scale 'smoke': name 'nothing' is not defined (NameError)"),
-    ("e95_mine.py", "next(one for one in ())", "its runs at scale 'smoke': (StopIteration)"),
-]
-BROKEN_RUNS_FILE = """
-from dataclasses import replace
-from experiments.e15_overview import EXPERIMENT as ONE
-
-SHOWN = (replace(ONE.artefacts[0], name="figure{number}"),)
-EXPERIMENT = replace(ONE, number={number}, runs=lambda scale: {runs}, artefacts=SHOWN, claims=())
-"""
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with experiments that cannot be imported, and others whose runs raise."""
-    folder = tmp_path_factory.mktemp("tree")
-    copy_project(folder, *PACKAGES)
-    for name, text, _ in BROKEN_FILES:
-        (folder / "experiments" / name).write_text(text)
-    for name, runs, _ in BROKEN_RUNS:
-        (folder / "experiments" / name).write_text(BROKEN_RUNS_FILE.format(number=int(name[1:3]), runs=runs))
-    return folder
+@pytest.mark.parametrize(
+    ("name", "module", "message"),
+    [
+        ("e96_mine", SimpleNamespace(), "has no attribute 'EXPERIMENT' (AttributeError)"),
+        ("e97_mine", None, "(ModuleNotFoundError)"),
+        ("e98_mine", e15_overview, "number=15, but the file name has 98"),
+        ("e15_zweite", e15_overview, "declared by more than one experiment"),
+        ("e100_mine", e15_overview, "its number needs two digits, 00 to 99"),
+    ],
+)
+def test_faulty_experiment_is_named(name: str, module: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [Path("experiments/e15_overview.py"), Path(f"experiments/{name}.py")]
+    monkeypatch.setattr(registry, "list_experiment_files", lambda: files)
+    monkeypatch.setitem(sys.modules, f"experiments.{name}", module)
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        registry.experiments.__wrapped__()
+    assert str(error.value).startswith(f"experiments/{name}.py: ")
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        ("show figure1 table1 figure94 figure95 --scale smoke", 0, BROKEN_FILES + BROKEN_RUNS),
-        ("list", 2, BROKEN_FILES + BROKEN_RUNS),
-        ("show figure94 --scale smoke", 2, BROKEN_RUNS[:1]),
-        ("show figure95 --scale smoke", 2, BROKEN_RUNS[1:]),
-    ],
+    ("error", "message"), [(KeyError("x"), "'x' (KeyError)"), (StopIteration(), "(StopIteration)")]
 )
-def test_bad_files_harm_no_artefact(words: str, code: int, named: list[tuple[str, str, str]], tree: Path) -> None:
-    """Other artefacts work. Each faulty file is named with its error, and the exit code is 2 if it was asked for."""
-    result = run_module("repro", *words.split(), folder=tree, source=tree, REPRO_HOME=str(tree / "home"))
-    assert result.returncode == code
-    assert ("table1" in result.stdout) == (named == BROKEN_FILES + BROKEN_RUNS)
-    assert not {"figure94", "figure95"} & set(result.stdout.split())
-    for name, _, message in named:
-        (line,) = (line for line in result.stderr.splitlines() if f"experiments/{name}: " in line)
-        assert message in line
+def test_faulty_runs_name_their_file(error: Exception, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty = replace(e15_overview.EXPERIMENT, runs=Mock(side_effect=error))
+    monkeypatch.setattr(e15_overview, "EXPERIMENT", faulty)
+    monkeypatch.setattr(registry, "list_experiment_files", lambda: [Path("experiments/e15_overview.py")])
+    [experiment] = registry.experiments.__wrapped__()
+    with pytest.raises(
+        ValueError, match=re.escape(f"experiments/e15_overview.py: its runs at scale 'smoke': {message}")
+    ):
+        experiment.runs("smoke")
