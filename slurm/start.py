@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from repro.pipeline.corpora import check_available
 from repro.planning.clusters import find_oversized_clusters
@@ -16,7 +15,7 @@ from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import run_id
-from repro.storage.lease import Owner, acquire, get_last_owner, get_live_owner
+from repro.storage.lease import acquire, get_last_owner, get_live_owner
 from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
@@ -213,27 +212,11 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
         get_run_item(run).cancel()
         owner = get_live_owner(get_run_item(run).lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
-        if owner and not owner.note.get("job_id") and _is_here(owner, run):
+        if owner and owner.is_here and not owner.note.get("job_id"):
             os.kill(owner.pid, signal.SIGTERM)
     on_slurm = [status for _, status in active if status.live_on == "slurm"]
     scancel([status.job_id for status in on_slurm if status.job_id] + _list_orphaned_stages(on_slurm, snapshot))
     return [status for _, status in active]
-
-
-def _is_here(owner: Owner, run: Run) -> bool:
-    """Return whether the owner's process holds the owner's file open, as every live owner does.
-
-    In another container with the same host name, this process number may belong to an unrelated process.
-    """
-    owner_file = get_run_item(run).lease_folder / f"{owner.number:06d}.json"
-    try:
-        return any(
-            descriptor.exists() and descriptor.samefile(owner_file)
-            for descriptor in Path(f"/proc/{owner.pid}/fd").iterdir()
-        )
-    # The process is gone, belongs to another user, or this is not Linux. It notices at its next heartbeat.
-    except OSError:
-        return False
 
 
 def _list_orphaned_stages(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:

@@ -73,6 +73,7 @@ class Owner:
     since: float  # seconds since the epoch
     age_seconds: float  # since the last heart-beat
     is_alive: bool
+    is_here: bool  # on this machine and in this PID namespace, so its process can be signalled
     outcome: str | None  # message at its end, or None while it has not ended
     note: Mapping[str, Any]
 
@@ -240,6 +241,7 @@ def _read_owner(folder: Path, number: int) -> Owner:
         since=values.get("since", beat),
         age_seconds=age,
         is_alive=is_alive,
+        is_here=_is_here(values),
         outcome=outcome,
         note=values.get("note", {}),
     )
@@ -322,14 +324,14 @@ def _read_start_time(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
+def _is_here(owner: Mapping[str, Any]) -> bool:
+    machine = owner.get("machine")
+    return machine is not None and machine == _identify_machine()
+
+
 def _is_gone(owner: Mapping[str, Any]) -> bool:
     """Return whether an owner ran on this machine and its process no longer exists."""
-    machine = owner.get("machine")
-    return (
-        machine is not None
-        and machine == _identify_machine()
-        and _read_start_time(owner.get("pid", 0)) != owner.get("born")
-    )
+    return _is_here(owner) and _read_start_time(owner.get("pid", 0)) != owner.get("born")
 
 
 def _get_clock_offset(folder: Path) -> float:
