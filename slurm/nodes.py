@@ -10,8 +10,6 @@ Each attempt of a job has its own folder, so that files of an earlier attempt ar
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import socket
 import time
@@ -25,7 +23,8 @@ from repro.pipeline import stages as pipeline_stages
 from repro.records.provenance import compute_source_digest, list_versions
 from repro.spec import run_from_fields
 from repro.spec.identity import run_id
-from repro.storage.files import atomic_file, read_json
+from repro.storage.digests import hash_json
+from repro.storage.files import read_json, write_json
 from repro.storage.lease import get_lease_timeout, get_live_owner
 from repro.storage.paths import get_home, run_folder
 from slurm.signals import Stop
@@ -56,8 +55,8 @@ def compute_node_digests(job: Mapping[str, Any]) -> dict[str, str]:
     for stage in pipeline_stages.list_stages(run_from_fields(job["run"])):
         if stage.is_built:
             stage.check()
-        digests[f"stage {stage.title}"] = _compute_digest(stage.files) if stage.is_built else "not there"
-    return digests | {"code": compute_source_digest(), "set of package versions": _compute_digest(list_versions())}
+        digests[f"stage {stage.title}"] = hash_json(stage.files) if stage.is_built else "not there"
+    return digests | {"code": compute_source_digest(), "set of package versions": hash_json(list_versions())}
 
 
 def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
@@ -67,7 +66,7 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
     """
     folder = _get_folder(job, attempt)
     digests = compute_node_digests(job)
-    _write(folder / "meeting.json", asdict(Meeting()))
+    write_json(folder / "meeting.json", asdict(Meeting()))
     for node in range(1, job["num_nodes"]):
         report = _wait_for_file(folder / f"node-{node}.json", stop)
         if report is None:
@@ -78,7 +77,7 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
     address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
     # The address is published only after all nodes agree, so no process starts with wrong files.
     meeting = Meeting(address, _get_free_port(address))
-    _write(folder / "meeting.json", asdict(meeting))
+    write_json(folder / "meeting.json", asdict(meeting))
     return meeting
 
 
@@ -98,9 +97,9 @@ def join_meeting(job: Mapping[str, Any], node: int, attempt: str, stop: Stop) ->
         try:
             digests = compute_node_digests(job)
         except ValueError as error:
-            _write(folder / f"node-{node}.json", {"host": host, "error": str(error)})
+            write_json(folder / f"node-{node}.json", {"host": host, "error": str(error)})
             raise
-        _write(folder / f"node-{node}.json", {"host": host, "seen": digests})
+        write_json(folder / f"node-{node}.json", {"host": host, "seen": digests})
     # The file is replaced by rename, so it is always complete.
     while True:
         meeting = Meeting(**read_json(folder / "meeting.json"))
@@ -117,7 +116,7 @@ def lead_nodes(job: Mapping[str, Any], attempt: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _write(_get_folder(job, attempt) / "meeting.json", asdict(Meeting(is_over=True)))
+        write_json(_get_folder(job, attempt) / "meeting.json", asdict(Meeting(is_over=True)))
 
 
 def has_left(job: Mapping[str, Any], attempt: str) -> bool:
@@ -143,11 +142,6 @@ def make_grace_check(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]
 
 def _get_folder(job: Mapping[str, Any], attempt: str) -> Path:
     return run_folder(run_id(run_from_fields(job["run"]))) / "nodes" / attempt
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with atomic_file(path) as part:
-        part.write_text(json.dumps(content, indent=1))
 
 
 def _wait_for_file(path: Path, stop: Stop) -> dict[str, Any] | None:
@@ -177,10 +171,6 @@ def _check_alike(node: int, report: Mapping[str, Any], expected: Mapping[str, st
         if actual != digest:
             difference = f"{node_name} has another {name} than the first node ({actual[:12]}, not {digest[:12]})"
             raise ValueError(f"{difference}: let all nodes share {get_home()} and one checkout, or hold the same files")
-
-
-def _compute_digest(values: object) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _get_free_port(address: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -11,7 +10,7 @@ from typing import Any
 
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.files import atomic_file, json_object
+from repro.storage.files import json_object, write_json
 from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
@@ -70,8 +69,7 @@ class WorkItem:
 
     def write(self, state: JobState) -> None:
         """Replace the last state."""
-        with atomic_file(self.folder / "job.json") as part:
-            part.write_text(json.dumps(asdict(state), indent=1))
+        write_json(self.folder / "job.json", asdict(state))
 
     def read(self) -> JobState | None:
         """Return the last state, or None if it never started."""

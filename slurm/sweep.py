@@ -5,7 +5,6 @@ If several runs need the same training run, one of them executes it, and the oth
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from repro.planning.cost import list_training_phases
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_from_fields
 from repro.spec.identity import get_training_id, run_from_record, run_id
-from repro.storage.files import atomic_file, read_json
+from repro.storage.files import read_json, write_json
 from repro.storage.lease import list_owners
 from repro.storage.paths import CHECKOUT, get_sweeps_folder, run_folder
 from repro.storage.shards import list_shards
@@ -192,8 +191,7 @@ class Submission:
     def write(self) -> None:
         """Write it to its sweep's folder. It never changes afterwards."""
         name = f"{self.at:.3f}-{uuid.uuid4().hex[:6]}.json"
-        with atomic_file(get_sweeps_folder() / self.sweep / "submissions" / name, lasts=True) as part:
-            part.write_text(json.dumps(asdict(self), indent=1, sort_keys=True))
+        write_json(get_sweeps_folder() / self.sweep / "submissions" / name, asdict(self), lasts=True)
 
 
 def read_submissions() -> list[Submission]:

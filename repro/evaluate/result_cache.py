@@ -21,8 +21,8 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
-from repro.storage.digests import hash_file
-from repro.storage.memo import Memo, are_numbers, get_digest_key
+from repro.storage.digests import hash_file, hash_json
+from repro.storage.memo import Memo, are_numbers
 
 RECIPE = 2
 """Version of the search and its measures. Raise it if the same vectors would get other scores."""
@@ -61,7 +61,7 @@ class ResultCache:
             "quirks": repr(collection.quirks),
             "source": None if source is None else self._get_digest(source),
         }
-        return self.folder / f"{collection.retrieval.name}-{kind}-{get_digest_key(inputs, KEY_LENGTH)}.json"
+        return self.folder / f"{collection.retrieval.name}-{kind}-{hash_json(inputs)[:KEY_LENGTH]}.json"
 
     def score(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], float]) -> float:
         """Return the number cached under a name and its inputs. Computes and stores it if it is missing."""
@@ -80,7 +80,7 @@ class ResultCache:
     def _load_or_compute(
         self, name: str, inputs: Mapping[str, Any], read: Callable[[Any], Result], compute: Callable[[], Any]
     ) -> Result:
-        key = get_digest_key({"recipe": RECIPE, "system": dict(self.system), **inputs}, KEY_LENGTH)
+        key = hash_json({"recipe": RECIPE, "system": dict(self.system), **inputs})[:KEY_LENGTH]
         memo = Memo(self.folder / f"{name}-{key}.json", key)
         # missing or damaged: compute it again
         with suppress(KeyError, TypeError, ValueError, AttributeError):

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -63,7 +61,8 @@ from repro.report.scores import POINTS, list_contexts
 from repro.report.view import View
 from repro.seeds import make_rng
 from repro.spec.identity import run_id
-from repro.storage.files import atomic_file
+from repro.storage.digests import hash_json
+from repro.storage.files import write_json
 from repro.storage.paths import get_home
 from repro.text import count_noun, format_number, format_seconds, make_encoding_reporter, shorten
 
@@ -228,8 +227,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         others={system.metadata["called"]: system.evaluation.metrics for system in others},
         warnings=review.lines,
     )
-    with atomic_file(target / "scores.json") as part:
-        part.write_text(json.dumps(scores.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_json(target / "scores.json", scores.as_dict())
     return scores
 
 
@@ -481,7 +479,7 @@ def get_default_folder(request: Mapping[str, Any], suite: str) -> Path:
     if "whiten" in unset:
         unset.append("shrinkage")
     options = {name: value for name, value in options.items() if name not in unset}
-    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
+    digest = hash_json(options)[:8]
     return get_home() / "evaluations" / f"{get_folder_name(request['model'], suite)}-{digest}"
 
 

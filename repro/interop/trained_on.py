@@ -6,7 +6,6 @@ it is a run, or a folder that `repro export` wrote from a run, and if the corpus
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,7 @@ from repro.interop.named_runs import find_named_run
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.arrays import iter_blocks
-from repro.storage.files import atomic_file, json_object
+from repro.storage.files import json_object, write_json
 
 if TYPE_CHECKING:
     from repro.pipeline.stages import StageGraph
@@ -41,9 +40,7 @@ SeenQueries = dict[str, dict[str, bool]]
 
 def write_trained_on(folder: Path, run: Run) -> None:
     """Write which run an exported model comes from."""
-    with atomic_file(folder / TRAINED_ON_FILE) as part:
-        content = {"id": run_id(run), "run": difference(run)}
-        part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_json(folder / TRAINED_ON_FILE, {"id": run_id(run), "run": difference(run)})
 
 
 def find_training_run(source: str) -> Run | None:

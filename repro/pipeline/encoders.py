@@ -6,12 +6,11 @@ Digests are cached with the size and time of each file, so a folder is read agai
 from __future__ import annotations
 
 import hashlib
-import json
 from functools import lru_cache
 from pathlib import Path
 
 from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, list_model_files
-from repro.storage.digests import get_cached_digests, hash_file
+from repro.storage.digests import get_cached_digests, hash_file, hash_json
 from repro.storage.paths import get_home
 
 FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
@@ -33,7 +32,7 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
         paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
     note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
     digests = get_cached_digests(folder, paths, note, read=_hash_once)
-    return {"files": hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:12]}
+    return {"files": hash_json(digests)[:12]}
 
 
 @lru_cache(maxsize=1024)

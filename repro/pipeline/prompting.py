@@ -8,8 +8,6 @@ that trains without prompts. The official code would pass bare text there, which
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +19,7 @@ from repro.data.paper.hub import SOURCES, get_prompts_by_domain
 from repro.data.prompts import PROMPTS
 from repro.pipeline.encoders import get_files_in_key
 from repro.storage.arrays import iter_blocks
+from repro.storage.digests import hash_json
 
 SIDES: tuple[Side, ...] = ("query", "document")
 
@@ -40,7 +39,7 @@ def get_prompts_in_key(prompts: str, corpus: str) -> dict[str, str]:
         return {}
     declared = SOURCES[corpus].domains if corpus in SOURCES else {}
     texts = [PROMPTS[prompts], {name: domain.prompts for name, domain in declared.items()}]
-    return {"prompt_texts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:12]}
+    return {"prompt_texts": hash_json(texts)[:12]}
 
 
 def list_domain_prompts(prompts: str, corpus: str, pairs: Pairs, side: Side) -> list[str]:

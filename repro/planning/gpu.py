@@ -13,7 +13,6 @@ checks except FAISS also run on a CPU, and the tests use this.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -35,7 +34,7 @@ from repro.model.texts import Texts
 from repro.planning.doctor import Finding
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.spec import CHOICES, base
-from repro.storage.files import atomic_file
+from repro.storage.files import write_json
 from repro.storage.paths import get_home
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
@@ -101,12 +100,9 @@ def write_findings(findings: Sequence[Finding]) -> Path:
         "findings": [asdict(finding) for finding in findings],
         "versions": list_versions(),
         "code": get_code_identity(),
+        "machine": describe_machine(narrow=True),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as part:
-        part.write_text(
-            json.dumps({**content, "machine": describe_machine(narrow=True)}, indent=1) + "\n", encoding="utf-8"
-        )
+    write_json(path, content)
     return path
 
 

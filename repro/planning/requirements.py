@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.spec import TRAINED, Run
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder, is_fixed_encoder
-from repro.storage.files import atomic_file, read_json
+from repro.storage.files import read_json, write_json
 from repro.storage.paths import check_model_name, get_data_folder
 from repro.storage.stages import Stage
 
@@ -214,8 +213,7 @@ def _make_mteb_requirement(suite: str) -> Need:
             progress(f"loading {task.metadata.name}")
             task.load_data()
             task.unload_data()
-            with atomic_file(_get_requirement_note(task)) as part:
-                part.write_text(json.dumps(list_task_datasets(task), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            write_json(_get_requirement_note(task), list_task_datasets(task))
 
     how = "about 40 GB that mteb downloads into the cache of the hub"
     return Need(f"data {suite}", how, is_here, download, list_problems)

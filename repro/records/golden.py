@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from repro.records.store import Record
 from repro.spec import Experiment, Run
 from repro.spec.registry import experiments
-from repro.storage.files import atomic_file
+from repro.storage.files import write_json
 from repro.storage.paths import CHECKOUT
 
 SCALE = "smoke"
@@ -61,6 +60,5 @@ def write_golden(name: str, records: Iterable[Record], folder: Path = CHECKOUT) 
     """Write the golden metrics of records to the file of an experiment's first artefact. Return its path."""
     golden = {record.id: compute_golden_metrics(record.metrics) for record in records}
     path = get_golden_path(name, folder)
-    with atomic_file(path) as part:
-        part.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
+    write_json(path, golden)
     return path

@@ -13,8 +13,8 @@ from typing import Any
 from repro.records.store import DIGESTS_FILE, explain_unreadable
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.digests import hash_file, hash_python_files
-from repro.storage.memo import Memo, get_digest_key
+from repro.storage.digests import hash_file, hash_json, hash_python_files
+from repro.storage.memo import Memo
 from repro.storage.paths import PACKAGE, get_home
 
 READING_FOLDERS = (PACKAGE / "records", PACKAGE / "spec", PACKAGE / "storage")
@@ -29,9 +29,7 @@ class ReadableRecords:
         self.folder = folder
         digests = folder / DIGESTS_FILE
         read_by = [hash_python_files(READING_FOLDERS), hash_file(digests) if digests.is_file() else ""]
-        self.memo = Memo(
-            get_home() / "readable-records.json", get_digest_key({"folder": str(folder), "read by": read_by})
-        )
+        self.memo = Memo(get_home() / "readable-records.json", hash_json({"folder": str(folder), "read by": read_by}))
         cached = self.memo.read()
         self._readable: dict[str, Any] = cached if isinstance(cached, dict) else {}
         self._is_new = False

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.report.verdicts import ADDRESS, get_versions
-from repro.storage.digests import hash_file, hash_python_files
-from repro.storage.memo import Memo, get_digest_key
+from repro.storage.digests import hash_file, hash_json, hash_python_files
+from repro.storage.memo import Memo
 from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE, SOURCES
 
 DRAWING_FOLDERS = (SOURCES / "figures", PACKAGE / "spec", *EXPERIMENT_FOLDERS)
@@ -63,7 +63,7 @@ def get_cached_picture(path: Path, rows: Sequence[Mapping[str, Any]], picture: M
         "versions": get_versions(DRAWING_PACKAGES),
         "styles": [hash_file(path) for path in _list_style_files() if path.is_file()],
     }
-    return CachedPicture(path, get_digest_key(inputs))
+    return CachedPicture(path, hash_json(inputs))
 
 
 def _list_style_files() -> list[Path]:

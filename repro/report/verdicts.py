@@ -20,8 +20,8 @@ from repro.records.provenance import FIRST_COMMITS_FILE
 from repro.spec import Claim, Run, Unit
 from repro.spec.identity import run_id
 from repro.statistics.judge import Comparison, Judgement
-from repro.storage.digests import hash_python_files
-from repro.storage.memo import Memo, get_digest_key
+from repro.storage.digests import hash_json, hash_python_files
+from repro.storage.memo import Memo
 from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE
 
 DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", *EXPERIMENT_FOLDERS)
@@ -58,7 +58,7 @@ def compute_key(claims: Sequence[Claim], runs: Sequence[Run], scale: str, folder
         "claims": ADDRESS.sub("", repr(claims)),
         "records": [(name, _get_stamp(folder / name)) for folder in folders for name in names],
     }
-    return get_digest_key(inputs)
+    return hash_json(inputs)
 
 
 def _get_stamp(path: Path) -> tuple[int, int] | None:

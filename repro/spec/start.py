@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.storage.digests import get_cached_digests
-from repro.storage.files import atomic_file, json_object, read_json
+from repro.storage.files import json_object, read_json, write_json
 from repro.storage.paths import get_home
 from repro.text import shorten
 
@@ -226,8 +226,7 @@ def _make_name(folder: Path, digest: str) -> str:
 
 
 def _write_entry(encoder: Encoder) -> None:
-    with atomic_file(_get_entry_path(encoder.name)) as part:
-        part.write_text(json.dumps(asdict(encoder), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_json(_get_entry_path(encoder.name), asdict(encoder))
 
 
 def find_encoder(name: str) -> Encoder | None:

@@ -6,6 +6,7 @@ Each machine caches the digests that it computed. A file is read again only if i
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +39,11 @@ def hash_file(path: Path) -> str:
     """Return the sha256 of a file. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_json(values: Any) -> str:
+    """Return the sha256 of plain values, whatever the order of their keys. Other values are converted to text."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, deep: bool = False) -> None:

@@ -84,6 +84,12 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+def write_json(path: Path, content: Any, *, lasts: bool = False) -> None:
+    """Write plain values as an indented JSON file with sorted keys, atomically. `lasts` is that of `atomic_file`."""
+    with atomic_file(path, lasts=lasts) as part:
+        part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def check_replaceable(path: Path) -> None:
     """Raise ValueError if `path` exists and is not a regular file."""
     if path.exists() and not path.is_file():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +46,6 @@ class Memo:
 
     def _digest(self, text: str) -> str:
         return hashlib.sha256(f"{self.key} {text}".encode()).hexdigest()
-
-
-def get_digest_key(decides: Mapping[str, Any], length: int = 64) -> str:
-    """Return a hex digest of plain values for the key of a memo. Other values are converted to text."""
-    return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:length]
 
 
 def are_numbers(values: Iterable[Any], *, low: float, high: float) -> bool:

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from repro.storage.digests import hash_json
 from repro.storage.files import read_json
 from repro.storage.paths import get_stage_folder
 from repro.storage.stages import STAGE_FILE, Part, Stage
@@ -63,9 +62,7 @@ class Shard(Stage):
 
     def _hash_inputs(self) -> dict[str, str]:
         needs = (need for stage in self.needs for need in stage.all())
-        return {
-            need.title: hashlib.sha256(json.dumps(need.files, sort_keys=True).encode()).hexdigest() for need in needs
-        }
+        return {need.title: hash_json(need.files) for need in needs}
 
 
 @dataclass(frozen=True, kw_only=True)

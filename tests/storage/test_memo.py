@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from repro.storage.memo import Memo, are_numbers, get_digest_key
+from repro.storage.digests import hash_json
+from repro.storage.memo import Memo, are_numbers
 
 RESULT = {"values": [0.1, 1 / 3, float("inf")], "name": "ä"}
 
@@ -48,8 +49,8 @@ def test_unwritable_memo_is_skipped(tmp_path: Path) -> None:
 
 
 def test_key_depends_on_every_value() -> None:
-    key = get_digest_key({"a": 1, "b": [2.5]})
-    assert key == get_digest_key({"b": [2.5], "a": 1}) != get_digest_key({"a": 1, "b": [2]})
+    key = hash_json({"a": 1, "b": [2.5]})
+    assert key == hash_json({"b": [2.5], "a": 1}) != hash_json({"a": 1, "b": [2]})
 
 
 def test_numbers_lie_within_their_bounds() -> None:

@@ -6,7 +6,6 @@ After a download, a file of checksums stores the revision, and sha256 and size o
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason, get_source_folder
 from repro.data.readers import unpack
 from repro.storage.digests import hash_file
-from repro.storage.files import atomic_file, atomic_folder, json_object
+from repro.storage.files import atomic_folder, json_object, write_json
 from repro.storage.paths import get_data_folder
 
 Progress = Callable[[str], None]
@@ -75,9 +74,7 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
         str(path.relative_to(folder)): {"sha256": hash_file(path), "size": path.stat().st_size}
         for path in _list_files(folder)
     }
-    content = {"source": name, "revision": revision, "files": files}
-    with atomic_file(folder / CHECKSUMS) as part:
-        part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_json(folder / CHECKSUMS, {"source": name, "revision": revision, "files": files})
 
 
 def find_problems(name: str, *, is_thorough: bool = True) -> list[str]:
