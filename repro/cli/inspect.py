@@ -126,8 +126,6 @@ def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]
 
 def explain_batch(
     what: Annotated[str | None, typer.Argument(help="an artefact, or the beginning of a run's id")] = None,
-    # the old form of a run's id
-    run: Annotated[str | None, typer.Option(hidden=True)] = None,
     where: Annotated[
         list[str] | None, typer.Option(help="select a run of the artefact by field=value, repeatable")
     ] = None,
@@ -140,9 +138,7 @@ def explain_batch(
     as_json: AsJson = False,
 ) -> None:
     """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
-    if what is not None and run is None and ID_PREFIX.fullmatch(what):
-        run, what = what, None
-    selected_run = _find_run(run, what, where or [], scale)
+    selected_run = _find_run(what, where or [], scale)
     print_progress(f"reading batch {batch} of run {run_id(selected_run)}")
     from repro.analyses.microscope import explain
     from repro.report.batch import make_explanation_views
@@ -155,19 +151,19 @@ def explain_batch(
         render(view)
 
 
-def _find_run(identifier: str | None, artefact: str | None, where: list[str], scale: str) -> Run:
-    """Return the run whose id starts with `identifier`, or the first run of the artefact that meets all conditions.
+def _find_run(what: str | None, where: list[str], scale: str) -> Run:
+    """Return the run whose id starts with `what`, or the first run of this artefact that meets all conditions.
 
     A condition is "field=value". Raises ValueError if no run or more than one selection fits.
     """
-    if identifier and (artefact or where):
-        raise ValueError(f"{identifier} already selects one run: drop the artefact and --where")
-    if identifier:
-        return find_run_by_id(identifier)
-    if artefact is None:
+    if what is None:
         raise ValueError("which run? give its id, or an artefact and --where field=value")
+    if ID_PREFIX.fullmatch(what):
+        if where:
+            raise ValueError(f"{what} already selects one run: drop --where")
+        return find_run_by_id(what)
     conditions = dict(_parse_condition(text) for text in where)
-    all_runs = find_experiment(artefact).runs(get_scale(scale).name)
+    all_runs = find_experiment(what).runs(get_scale(scale).name)
     runs = [run for run in all_runs if run.architecture in TRAINED or run.measure == "batches"]
     for run in runs:
         if all(str(getattr(run, name)) == value for name, value in conditions.items()):
@@ -176,11 +172,9 @@ def _find_run(identifier: str | None, artefact: str | None, where: list[str], sc
         values = list(dict.fromkeys(str(getattr(run, name)) for run in runs))
         if values and value not in values:
             raise ValueError(
-                f"--where {name}={shorten(value)}: {artefact} at scale {scale!r} has {name} {', '.join(values)}"
+                f"--where {name}={shorten(value)}: {what} at scale {scale!r} has {name} {', '.join(values)}"
             )
-    raise ValueError(
-        f"no run of {artefact} at scale {scale!r} with {conditions} has batches; see `repro plan {artefact}`"
-    )
+    raise ValueError(f"no run of {what} at scale {scale!r} with {conditions} has batches; see `repro plan {what}`")
 
 
 def _parse_condition(text: str) -> tuple[str, str]:
