@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from repro.records.store import Record
 from repro.report.query_scores import QueryScores
 from repro.report.scores import find_records, list_suite_rows
