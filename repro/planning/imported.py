@@ -13,7 +13,7 @@ import numpy as np
 
 from repro.data.beir import load_suite
 from repro.data.filters import EVALUATED_NEGATIVES
-from repro.data.own.holdout import ANSWERS, MAX_DOMAINS, MIN_DOMAIN_PAIRS, SHARE
+from repro.data.own.holdout import ANSWERS, MAX_DOMAINS, MAX_LOST_SHARE, MIN_DOMAIN_PAIRS, SHARE
 from repro.data.own.imported import (
     GIVEN_FOLDER,
     SET_APART_FILE,
@@ -72,6 +72,10 @@ HELD_OUT_DESCRIPTIONS = {
 HELD_OUT_RULE = (
     f"less than a tenth. Each domain of at least {MIN_DOMAIN_PAIRS} pairs gives a tenth of its documents, of the "
     f"{MAX_DOMAINS} largest domains at most. --hold-out DOMAIN chooses others"
+)
+TRAINED_ANSWERS = (
+    f"with a document that is relevant to a held-out query: kept, since they are more than {MAX_LOST_SHARE:.0%} of all. "
+    "Scores may be too high. --evaluate-on FOLDER gives other queries"
 )
 NEAR_DUPLICATES = ". A model that ranks the near-duplicate first is scored as wrong"
 
@@ -135,6 +139,8 @@ class Planned:
             lines.append(self._describe_held_out(self.report.get("held_out_documents", num_documents)))
             for key, description in HELD_OUT_DESCRIPTIONS.items():
                 lines += [f"  {count} {description}" for count in [self.report["left_out"].get(key)] if count]
+        if num_answers := self.report.get("trained_answers"):
+            lines.append(f"  warning: {count_noun(num_answers, 'training pair')} {TRAINED_ANSWERS}")
         if duplicates := self.report.get("near_duplicates", {}):
             subject = count_noun(sum(duplicates.values()), "query has", "queries have")
             details = ", ".join(f"{name} {count}" for name, count in duplicates.items())

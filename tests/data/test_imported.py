@@ -357,6 +357,24 @@ def make_shared_rows() -> list[dict[str, Any]]:
     ]
 
 
+def test_many_answers_are_kept_with_warning(tmp_path: Path) -> None:
+    """If each document answers many queries, their pairs stay, or nothing would be left. Negatives are removed still."""
+    rows = [
+        {"query": f"what is {n % 19}?", "document": f"the answer is {n // 19}", "negative": f"the answer is {n % 16}"}
+        for n in range(300)
+    ]
+    corpus = import_rows(tmp_path, rows)
+    report = json.loads((make_corpus_stage(corpus.corpus).build() / "report.json").read_text())
+    pairs, collection = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow"), open_collection(corpus)
+    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
+    relevant = {text_of[key] for grades in collection.judgements.values() for key in grades}
+    indices = np.arange(len(pairs))
+    num_trained = sum(document in relevant for document in pairs.texts("document", indices))
+    assert report["trained_answers"] == num_trained > 0.2 * len(pairs)
+    assert not relevant & {text for texts in pairs.negatives(indices) for text in texts or ()}
+    assert any(f"warning: {num_trained} training pairs with a document" in line for line in plan().lines())
+
+
 @pytest.mark.parametrize("recipe", [6, 7])
 def test_answers_of_held_out_queries_are_not_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: int

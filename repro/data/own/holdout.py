@@ -4,7 +4,8 @@
    the largest domains. If all domains are small, it selects a tenth of all documents.
 2. Each part becomes a collection by the rules of `repro.data.suites`.
 3. Pairs that share a text with a collection are not trained on. Nor are pairs whose document is relevant to a held-out
-   query through another pair. The documents of both are removed from the negatives of the other pairs.
+   query through another pair, unless training would lose more than `MAX_LOST_SHARE` of its pairs. The documents of both
+   are removed from the negatives of the other pairs.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ SET_APART_SHARE = 20
 MIN_SET_APART, MAX_SET_APART, SET_APART_FROM = 32, 512, 320
 """Fewest and most documents set apart, and the number of training documents from which any are."""
 MAX_LOST_SHARE = 0.2
+"""Largest share of training pairs that are dropped for the pairs set apart, and for the answers of held-out queries."""
 ROWS_PER_READ = 65_536
 ANSWERS = "relevant_to_held_out_query"
 """Key of the count of pairs whose document is relevant to a held-out query through another pair."""
@@ -165,11 +167,14 @@ def training_rows(
     counts: Counter[str],
     form: Callable[[str], str] = normalise,
     answers: Sequence[Retrieval] = (),
+    *,
+    keeps_answers: bool = False,
 ) -> Iterator[Row]:
     """Yield the rows outside the held-out domains that share no text with a collection. Count the dropped ones.
 
-    The documents of `answers` are relevant to held-out queries. Rows that share a text with them are dropped, too.
-    Evaluated negatives are removed from their rows, because training would push these documents away from queries.
+    The documents of `answers` are relevant to held-out queries. Rows that share a text with them are dropped, too, unless
+    `keeps_answers` is set. Evaluated negatives are removed from their rows in any case, because training would push these
+    documents away from queries.
 
     Raises:
         ValueError: if no row is left.
@@ -177,18 +182,26 @@ def training_rows(
     evaluated = EvaluatedTexts(collections, form)
     rows = drop_evaluated_rows(_drop_domains(iter_rows(pairs), set(domains), counts), evaluated, counts)
     evaluated_answers = EvaluatedTexts(answers, form)
-    rows = drop_evaluated_rows(rows, evaluated_answers, counts, key=ANSWERS)
+    if not keeps_answers:
+        rows = drop_evaluated_rows(rows, evaluated_answers, counts, key=ANSWERS)
     # Reading one row ahead shows an empty corpus before the caller opens its file.
     first = next(rows, None)
     if first is None:
         raise ValueError(
             f"nothing is left to train on of {count_noun(len(pairs), 'pair')} ({counts['in_held_out_domains']} of "
-            f"{_format_names(domains)}, held out whole; {counts['evaluated']} with a text that is evaluated; "
-            f"{counts[ANSWERS]} with another document of a held-out query): hold out fewer domains, import more pairs, or "
-            "give a collection with --evaluate-on FOLDER"
+            f"{_format_names(domains)}, held out whole; {counts['evaluated']} with a text that is evaluated): "
+            "hold out fewer domains, or import more pairs"
         )
     rows = drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
     yield from drop_evaluated_negatives(rows, evaluated_answers, counts)
+
+
+def count_answers(rows: Iterable[Row], answers: Sequence[Retrieval], form: Callable[[str], str]) -> tuple[int, bool]:
+    """Return how many rows share a text with `answers`, and whether training keeps them because they are too many."""
+    counts: Counter[str] = Counter()
+    num_others = sum(1 for _ in drop_evaluated_rows(rows, EvaluatedTexts(answers, form), counts))
+    num_answers = counts["evaluated"]
+    return num_answers, num_answers > MAX_LOST_SHARE * (num_answers + num_others)
 
 
 def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Row]:

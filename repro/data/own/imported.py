@@ -56,7 +56,7 @@ RECIPE = 7
 4: held-out queries search only held-out documents, and texts are equal if their letters and digits are.
 5: held-out queries search all documents of the corpus, and texts are equal if all their characters are.
 6: a twentieth of the training documents is set apart, so that training can end early.
-7: no document that is relevant to a held-out query is trained on, neither in a pair nor as a negative.
+7: no document that is relevant to a held-out query is a negative, and pairs with one are dropped unless they are many.
 A corpus keeps the recipe of its import.
 """
 OLDEST_RECIPE, FIRST_RECIPE_WITH_SET_APART, FIRST_RECIPE_WITHOUT_ANSWERS = 4, 6, 7
@@ -227,8 +227,9 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     if (corpus.folder / GIVEN_FOLDER).is_dir():
         _copy_given(corpus, suite)
     else:
-        form = normalise if is_old else normalize_text
-        rules = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=form)
+        rules = SuiteRules(
+            several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else normalize_text
+        )
         collections = holdout.hold_out(pairs, corpus.held_out_domains, rules, near_duplicates)
         searched = collections
         if not is_old:
@@ -243,10 +244,15 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
             # the extension above makes training documents relevant to held-out queries
             answers = [holdout.select_relevant(collection) for collection in searched]
 
+    # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
+    form = normalise if is_old else normalize_loosely
+    iter_rows = partial(holdout.training_rows, pairs, collections, corpus.held_out_domains, form=form)
+    num_answers, keeps_answers = 0, False
+    if answers:
+        num_answers, keeps_answers = holdout.count_answers(iter_rows(Counter()), answers, form)
+
     def iter_training_rows(counts: Counter[str]) -> Iterator[Row]:
-        # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
-        form = normalise if is_old else normalize_loosely
-        return holdout.training_rows(pairs, collections, corpus.held_out_domains, counts, form, answers)
+        return iter_rows(counts, answers=answers, keeps_answers=keeps_answers)
 
     rows = iter_training_rows(counts)
     if corpus.recipe >= FIRST_RECIPE_WITH_SET_APART:
@@ -262,6 +268,7 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         "left_out": dict(counts),
         "suite": _count_texts(suite),
         "near_duplicates": near_duplicates,
+        "trained_answers": num_answers if keeps_answers else 0,
         "held_out_documents": sum(len(collection.document_ids) for collection in collections),
     }
     _write_json(folder / "report.json", report)
