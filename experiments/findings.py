@@ -71,8 +71,8 @@ FINDINGS: dict[int, str] = {
     "architecture gains from its context. At `mini` a correction of hubness gains a third of a point more than whitening.",
     49: "The table has all settings tried for `mini`. Fine-tuned models score 74 to 77 on collections like the training "
     "text and 69 to 70 on text of other vendors. BM25 and off-the-shelf MiniLM score 61 to 62 on both.",
-    50: "It does not matter which documents of the corpus serve as context. Central, typical and diverse ones, and even "
-    "those nearest to the test queries, score like random ones.",
+    50: "At `desk` and `mini`, it does not matter which documents of the corpus serve as context. Central, typical and "
+    "diverse ones, and even those nearest to the test queries, score like random ones.",
     51: "Soft prompts and a small sequence dropout hardly change the score. With sequence dropout 0.5, a model scores the "
     "same with and without context, and its seeds vary more.",
     52: "Linear heads on nested prefixes and on models trained at each width differ by no more than chance. Nearest "
