@@ -15,8 +15,9 @@ from repro.data.tokens import get_minilm_folder
 from repro.evaluate.contexts import draw_context
 from repro.interop.adapting import adapt_model
 from repro.interop.corpus import find_corpus
-from repro.interop.opening import open_model
-from repro.interop.search.index import OFFSETS_FILE, TEXTS_FILE, VECTORS_FILE, Index, SearchRequest
+from repro.interop.opening import Opened, open_model
+from repro.interop.search.build import encode_queries
+from repro.interop.search.index import CONTEXT_FILE, OFFSETS_FILE, TEXTS_FILE, VECTORS_FILE, Index, SearchRequest
 from repro.interop.search.query import choose_model, search
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
@@ -100,6 +101,17 @@ def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
     plain = save(tmp_path / "plain", "biencoder", "nomic")
     with pytest.raises(ValueError, match="--context"):
         search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, ignore)
+
+
+def test_context_follows_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored context goes to the device of the model, which is the GPU for a run on a machine with one."""
+    model = build_model(ModelConfig(architecture="contextual", hidden_size=32, num_heads=2, num_contexts=3))
+    np.save(tmp_path / CONTEXT_FILE, np.ones((3, 32), np.float32))
+    # the meta device has no numbers to encode with
+    monkeypatch.setattr(ContextualModel, "encode", lambda *arguments: np.zeros((1, 32), np.float32))
+    encode_queries(Opened(model.to("meta"), "model"), Index(tmp_path), ["weather"])
+    assert isinstance(model, ContextualModel)
+    assert model.current_context().device == model.device
 
 
 def test_index_follows_corpus(tmp_path: Path, corpus: Path) -> None:

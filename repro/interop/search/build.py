@@ -75,7 +75,9 @@ def build_index(
 def encode_queries(opened: Opened, index: Index, queries: Sequence[str]) -> np.ndarray:
     """Encode queries under the context of an index. Return vectors (N, D)."""
     if isinstance(opened.model, ContextualModel):
-        opened.model.context_CE = torch.from_numpy(np.load(index.folder / CONTEXT_FILE, allow_pickle=False))
+        context_CE = torch.from_numpy(np.load(index.folder / CONTEXT_FILE, allow_pickle=False))
+        # a run's model is on the GPU if there is one
+        opened.model.context_CE = context_CE.to(opened.model.device)
     return opened.model.encode(list(queries), "query")
 
 
