@@ -12,6 +12,7 @@ from experiments.shared import (
     NDCG,
     SCORE,
     SCORE_LINES,
+    get_budget,
     get_size_at,
     ignore_small,
 )
@@ -79,6 +80,15 @@ def cells(scale: str, clusters: tuple[int, ...], seeds: tuple[int, ...], **chang
     )
 
 
+def list_cells(
+    scale: str, row: dict[str, Any], batch_size: int, num_steps: int, clusters: tuple[int, ...], seed: int
+) -> tuple[Run, ...]:
+    """Return the runs of one row and batch size, one for each cluster size."""
+    fields = {"test_contexts": "own"} | row | get_budget(num_steps)
+    fields |= {"batch_size": batch_size, "cluster_size": clusters[0], "seed": seed}
+    return grid(base(scale, **fields), cluster_size=clusters)
+
+
 def runs(scale: str) -> tuple[Run, ...]:
     """Return biencoders and contextual models with the filter and, except for contextual models at desk, without it."""
     grid_args = (scale, CLUSTERS[scale], seeds_at(scale))
@@ -96,6 +106,15 @@ WITH_FILTER, WITHOUT_FILTER = (
     Row(label="no filter", runs=pick(**BIENCODER, **UNFILTERED)),
 )
 SAME = Row(label="filter", runs=pick(**BIENCODER, **FILTERED, **ALL_CLUSTER_SIZES))
+BY_CLUSTER: dict[str, Any] = SCORE_LINES | {"x": "cluster_size", "x_label": "cluster size (pairs)"}
+BY_BATCH: dict[str, Any] = SCORE_LINES | {"x": "batch_size", "x_label": "batch size (pairs)"}
+BY_DIFFICULTY: dict[str, Any] = SCORE | {
+    "is_panelled": True,
+    "kind": "scatter",
+    "x": LOSS,
+    "x_label": "training loss over the last tenth of the steps",
+    "hue": "batch_size",
+}
 BY_BATCH_AND_CLUSTER: dict[str, Any] = {
     "kind": "heatmap",
     "x": "cluster_size",
@@ -106,6 +125,11 @@ BY_BATCH_AND_CLUSTER: dict[str, Any] = {
     "factor": 100,
 }
 EQUAL_PAIRS = "At our scales, all training runs see the same number of pairs."
+DIFFICULTY_NOTE = (
+    "NDCG@10 of biencoders against the training loss at the end of training, which measures the difficulty of their "
+    "batches. A faint dot is one training run with a batch size (colour and shape), a cluster size and a seed. A bold "
+    "dot is the mean over the seeds of one cluster size."
+)
 CELLS_NOTE = (
     "A cell is the mean over n seeds. The best cell of a row is framed if it is clearly ahead of the second best."
 )
@@ -115,20 +139,13 @@ FIGURES = (
         name="figure2",
         title="Score against batch difficulty, with and without the filter",
         caption=(
-            "NDCG@10 of biencoders against the training loss at the end of training, which measures the difficulty of "
-            "their batches. A faint dot is one training run with a batch size (colour and shape), a cluster size and a "
-            "seed. A bold dot is the mean over the seeds of one cluster size. With five or more cluster sizes, lines "
+            f"{DIFFICULTY_NOTE} With five or more cluster sizes, lines "
             "are least-squares fits to these means and r is Pearson's correlation. With fewer, the means are only "
             "joined. "
             f"{EQUAL_PAIRS} {BELOW_RANGE_NOTE}"
         ),
-        is_panelled=True,
-        kind="scatter",
-        x=LOSS,
-        x_label="training loss over the last tenth of the steps",
-        hue="batch_size",
         series=(WITH_FILTER, WITHOUT_FILTER),
-        **SCORE,
+        **BY_DIFFICULTY,
     ),
     Figure(
         name="figure3",
@@ -175,10 +192,8 @@ FIGURES = (
         name="figure12",
         title="Score by cluster size, with and without the filter",
         caption=f"NDCG@10 of biencoders by cluster size, averaged over batch sizes. {MEAN_OF_SEEDS} {BELOW_RANGE_NOTE}",
-        x="cluster_size",
-        x_label="cluster size (pairs)",
         series=(WITH_FILTER, WITHOUT_FILTER),
-        **SCORE_LINES,
+        **BY_CLUSTER,
     ),
     Figure(
         name="figure13",
@@ -187,10 +202,8 @@ FIGURES = (
             "NDCG@10 of biencoders by batch size, averaged over cluster sizes. "
             f"{MEAN_OF_SEEDS} {EQUAL_PAIRS} {BELOW_RANGE_NOTE}"
         ),
-        x="batch_size",
-        x_label="batch size (pairs)",
         series=(SAME, WITHOUT_FILTER),
-        **SCORE_LINES,
+        **BY_BATCH,
     ),
 )
 
@@ -227,9 +240,10 @@ def list_pairs(better: dict[str, Any], worse: dict[str, Any], *cells: dict[str, 
     return [(term(NDCG, **better | cell), term(NDCG, **worse | cell)) for cell in cells]
 
 
-def gain_of_small_clusters(row: dict[str, Any]) -> tuple[Term, Term]:
+def gain_of_small_clusters(row: dict[str, Any], clusters: dict[str, tuple[int, ...]] = CLUSTERS) -> tuple[Term, Term]:
     """Return a row at the smallest and at the largest cluster size."""
-    return term(NDCG, **row | SMALL), term(NDCG, **row | LARGE)
+    smallest, largest = (term(NDCG, **row | {"cluster_size": get_size_at(clusters, index)}) for index in (0, -1))
+    return smallest, largest
 
 
 def claim_small_gain(id: str, says: str, source: str, of: dict[str, Any], **options: Any) -> Claim:

@@ -9,6 +9,7 @@ from typing import Any
 from experiments.e04_batch_by_cluster import (
     BIENCODER,
     BY_BATCH_AND_CLUSTER,
+    BY_CLUSTER,
     CELLS_NOTE,
     CONTEXTUAL,
     FILTERED,
@@ -16,11 +17,13 @@ from experiments.e04_batch_by_cluster import (
     SMALLER,
     UNFILTERED,
     claim_trend,
+    gain_of_small_clusters,
+    list_cells,
     list_pairs,
 )
 from experiments.fresh import MET_BY_BLIND
-from experiments.shared import BELOW_PAPERS_GAINS, MEAN_OF_SEEDS, SCORE_LINES, get_budget, get_size_at
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick
+from experiments.shared import BELOW_PAPERS_GAINS, MEAN_OF_SEEDS, get_size_at
+from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, pick
 
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "mini": (128, 512)}
 CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 40), "mini": (64, 256, 1024, 4096, 16384)}
@@ -32,20 +35,16 @@ WITH_FILTER, WITHOUT_FILTER, CONTEXTUAL_ROW = BIENCODER | FILTERED, BIENCODER | 
 LINES = (("filter", WITH_FILTER), ("no filter", WITHOUT_FILTER), ("contextual, no filter", CONTEXTUAL_ROW))
 
 
-def make_cells(scale: str, batch_size: int, seed: int, row: dict[str, Any]) -> tuple[Run, ...]:
-    """Return one run for each cluster size."""
-    clusters, budget = CLUSTERS[scale], get_budget(NUM_TRAINING_PAIRS[scale] // batch_size)
-    fields = row | budget | {"batch_size": batch_size, "cluster_size": clusters[0], "test_contexts": "own"}
-    return grid(base(scale, **fields, seed=seed), cluster_size=clusters)
-
-
 def runs(scale: str) -> tuple[Run, ...]:
     """Return biencoders with and without the filter, and contextual models at the smallest batch size, seed by seed."""
     small, *larger = BATCHES[scale]
     rows = [(row, small) for _, row in LINES]
     rows += [(row, batch_size) for batch_size in larger for row in (WITHOUT_FILTER, WITH_FILTER)]
     return tuple(
-        run for seed in SEEDS[scale] for row, batch_size in rows for run in make_cells(scale, batch_size, seed, row)
+        run
+        for seed in SEEDS[scale]
+        for row, batch_size in rows
+        for run in list_cells(scale, row, batch_size, NUM_TRAINING_PAIRS[scale] // batch_size, CLUSTERS[scale], seed)
     )
 
 
@@ -62,21 +61,18 @@ HEATMAP = Figure(
 )
 SMALL_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCHES, 0)}
 LARGE_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCHES, -1)}
-BY_CLUSTER = Figure(
+LINES_BY_CLUSTER = Figure(
     name="grid_at_mini_clusters",
     title="Score by cluster size, from MiniLM",
     caption=(f"NDCG@10 by cluster size at the smallest batch size, for models that start from MiniLM. {MEAN_OF_SEEDS}"),
-    x="cluster_size",
-    x_label="cluster size (pairs)",
     series=tuple(Row(label=label, runs=pick(**row | SMALL_BATCH)) for label, row in LINES),
-    **SCORE_LINES,
+    **BY_CLUSTER,
 )
 
 COMMON: dict[str, Any] = {"stated": "2026-11-26", "scales": ("mini",), "seeds": SEEDS["mini"]}
 COMMON_OF_DIFFERENCES = COMMON | BELOW_PAPERS_GAINS
 ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCHES)}
 ALL_CLUSTERS: dict[str, Any] = {"cluster_size": by_scale(CLUSTERS)}
-SMALLEST, LARGEST = ({"cluster_size": get_size_at(CLUSTERS, index)} for index in (0, -1))
 
 CLAIMS = (
     claim_trend(
@@ -120,8 +116,8 @@ CLAIMS = (
     Claim.interaction(
         "GM.f",
         "from a pretrained start, small clusters gain more with the filter than without",
-        of=list_pairs(WITH_FILTER | SMALLEST, WITH_FILTER | LARGEST, SMALL_BATCH)[0],
-        above=list_pairs(WITHOUT_FILTER | SMALLEST, WITHOUT_FILTER | LARGEST, SMALL_BATCH)[0],
+        of=gain_of_small_clusters(WITH_FILTER | SMALL_BATCH, CLUSTERS),
+        above=gain_of_small_clusters(WITHOUT_FILTER | SMALL_BATCH, CLUSTERS),
         source="Figure 12",
         **COMMON_OF_DIFFERENCES,
     ),
@@ -138,7 +134,7 @@ EXPERIMENT = Experiment(
     number=59,
     title="Batch size, cluster size and the filter, from MiniLM",
     runs=runs,
-    artefacts=(HEATMAP, BY_CLUSTER),
+    artefacts=(HEATMAP, LINES_BY_CLUSTER),
     claims=CLAIMS,
     scales=tuple(SEEDS),
 )

@@ -9,15 +9,21 @@ from typing import Any
 
 from experiments.e04_batch_by_cluster import (
     BIENCODER,
+    BY_BATCH,
     BY_BATCH_AND_CLUSTER,
+    BY_CLUSTER,
+    BY_DIFFICULTY,
     CELLS_NOTE,
     CONTEXTUAL,
+    DIFFICULTY_NOTE,
     EQUAL_PAIRS,
     FILTERED,
     LARGER,
     SMALLER,
     UNFILTERED,
     claim_trend,
+    gain_of_small_clusters,
+    list_cells,
     list_pairs,
 )
 from experiments.fresh import CONTEXT_BLIND, MET_BY_BLIND, NDCG_OF_BLIND
@@ -26,12 +32,9 @@ from experiments.shared import (
     LOSS,
     MEAN_OF_SEEDS,
     NDCG,
-    SCORE,
-    SCORE_LINES,
-    get_budget,
     get_size_at,
 )
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
+from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, pick, term
 
 BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "desk": (128, 256, 512, 1024)}
 CONTEXTUAL_BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8,), "desk": (128, 256, 512)}
@@ -65,15 +68,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         run
         for seed in SEEDS[scale]
         for row, batch_size, num_steps, clusters in cells
-        for run in grid(
-            base(
-                scale,
-                **{"test_contexts": "own", "cluster_size": clusters[0]} | row | get_budget(num_steps),
-                batch_size=batch_size,
-                seed=seed,
-            ),
-            cluster_size=clusters,
-        )
+        for run in list_cells(scale, row, batch_size, num_steps, clusters, seed)
     )
 
 
@@ -86,8 +81,6 @@ WITH_FILTER, WITHOUT_FILTER, CONTEXTUAL_ROW = (
         ("contextual, filter", CDE),
     )
 )
-BY_CLUSTER: dict[str, Any] = SCORE_LINES | {"x": "cluster_size", "x_label": "cluster size (pairs)"}
-BY_BATCH: dict[str, Any] = SCORE_LINES | {"x": "batch_size", "x_label": "batch size (pairs)"}
 
 FIGURES = (
     Figure(
@@ -103,19 +96,9 @@ FIGURES = (
     Figure(
         name="grid_in_range_difficulty",
         title="Score against batch difficulty, with and without the filter, in the paper's range",
-        caption=(
-            "NDCG@10 of biencoders against the training loss at the end of training, which measures the difficulty of "
-            "their batches. A faint dot is one training run with a batch size (colour and shape), a cluster size and a "
-            "seed. A bold dot is the mean over the seeds of one cluster size. Lines are least-squares fits to these "
-            "means and r is Pearson's correlation."
-        ),
-        is_panelled=True,
-        kind="scatter",
-        x=LOSS,
-        x_label="training loss over the last tenth of the steps",
-        hue="batch_size",
+        caption=(f"{DIFFICULTY_NOTE} Lines are least-squares fits to these means and r is Pearson's correlation."),
         series=(WITH_FILTER, WITHOUT_FILTER),
-        **SCORE,
+        **BY_DIFFICULTY,
     ),
     Figure(
         name="grid_in_range_clusters",
@@ -146,15 +129,8 @@ COMMON_OF_DIFFERENCES = COMMON | BELOW_PAPERS_GAINS
 ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCHES)}
 ALL_CONTEXTUAL_BATCHES: dict[str, Any] = {"batch_size": by_scale(CONTEXTUAL_BATCHES)}
 SMALLEST_BATCH, LARGEST_BATCH = ({"batch_size": get_size_at(BATCHES, index)} for index in (0, -1))
-SMALLEST_CLUSTER, LARGEST_CLUSTER = ({"cluster_size": get_size_at(CLUSTERS, index)} for index in (0, -1))
 BLIND_CLUSTER_SIZE = {"cluster_size": by_scale(BLIND_CLUSTER)}
 EQUAL_STEPS_ROW = PLAIN | {"cluster_size": by_scale(EQUAL_STEPS_CLUSTER)}
-
-
-def list_ends(row: dict[str, Any], batch_sizes: dict[str, Any]) -> tuple[Any, Any]:
-    """Return a row at the smallest and at the largest cluster size."""
-    return list_pairs(row | SMALLEST_CLUSTER, row | LARGEST_CLUSTER, batch_sizes)[0]
-
 
 CLAIMS = (
     Claim.correlation(
@@ -231,16 +207,16 @@ CLAIMS = (
     Claim.interaction(
         "GR.j",
         "in the paper's range, the biencoder loses more than the contextual model from the smallest to the largest clusters",
-        of=list_ends(PLAIN, ALL_CONTEXTUAL_BATCHES),
-        above=list_ends(CDE, ALL_CONTEXTUAL_BATCHES),
+        of=gain_of_small_clusters(PLAIN | ALL_CONTEXTUAL_BATCHES, CLUSTERS),
+        above=gain_of_small_clusters(CDE | ALL_CONTEXTUAL_BATCHES, CLUSTERS),
         source="§9.5",
         **COMMON_OF_DIFFERENCES,
     ),
     Claim.interaction(
         "GR.k",
         "in the paper's range, small clusters gain more with the filter than without",
-        of=list_ends(PLAIN, ALL_BATCHES),
-        above=list_ends(PLAIN_UNFILTERED, ALL_BATCHES),
+        of=gain_of_small_clusters(PLAIN | ALL_BATCHES, CLUSTERS),
+        above=gain_of_small_clusters(PLAIN_UNFILTERED | ALL_BATCHES, CLUSTERS),
         source="Figure 12",
         **COMMON_OF_DIFFERENCES,
     ),
