@@ -181,9 +181,8 @@ def training_rows(
     """
     evaluated = EvaluatedTexts(collections, form)
     rows = drop_evaluated_rows(_drop_domains(iter_rows(pairs), set(domains), counts), evaluated, counts)
-    evaluated_answers = EvaluatedTexts(answers, form)
     if not keeps_answers:
-        rows = drop_evaluated_rows(rows, evaluated_answers, counts, key=ANSWERS)
+        rows = drop_evaluated_rows(rows, EvaluatedTexts(answers, form), counts, key=ANSWERS)
     # Reading one row ahead shows an empty corpus before the caller opens its file.
     first = next(rows, None)
     if first is None:
@@ -192,8 +191,8 @@ def training_rows(
             f"{_format_names(domains)}, held out whole; {counts['evaluated']} with a text that is evaluated): "
             "hold out fewer domains, or import more pairs"
         )
-    rows = drop_evaluated_negatives(itertools.chain([first], rows), evaluated, counts)
-    yield from drop_evaluated_negatives(rows, evaluated_answers, counts)
+    no_negatives = EvaluatedTexts((*collections, *answers), form)
+    yield from drop_evaluated_negatives(itertools.chain([first], rows), no_negatives, counts)
 
 
 def count_answers(rows: Iterable[Row], answers: Sequence[Retrieval], form: Callable[[str], str]) -> tuple[int, bool]:

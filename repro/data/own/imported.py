@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ from repro.data.own.evaluation_folders import (
     write_given,
 )
 from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
-from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.pairs import read_pairs, write_pairs
 from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
 from repro.data.wording import normalise, normalize_loosely, normalize_text
@@ -250,10 +250,7 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     num_answers, keeps_answers = 0, False
     if answers:
         num_answers, keeps_answers = holdout.count_answers(iter_rows(Counter()), answers, form)
-
-    def iter_training_rows(counts: Counter[str]) -> Iterator[Row]:
-        return iter_rows(counts, answers=answers, keeps_answers=keeps_answers)
-
+    iter_training_rows = partial(iter_rows, answers=answers, keeps_answers=keeps_answers)
     rows = iter_training_rows(counts)
     if corpus.recipe >= FIRST_RECIPE_WITH_SET_APART:
         # The rows are read twice more, each time from disk, because they may not fit into memory.
