@@ -35,10 +35,10 @@ def hash_python_files(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def hash_file(path: Path) -> str:
-    """Return the sha256 of a file. Raises OSError if it cannot be read."""
+def hash_file(path: Path, algorithm: str = "sha256") -> str:
+    """Return the digest of a file. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def hash_json(values: Any) -> str:

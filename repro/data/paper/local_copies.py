@@ -5,7 +5,6 @@ After a download, a file of checksums stores the revision, and sha256 and size o
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -192,27 +191,22 @@ def download(url: str, path: Path, md5: str) -> None:
     from huggingface_hub.file_download import http_get
 
     if path.is_file():
-        if _compute_md5(path) != md5:
+        if hash_file(path, "md5") != md5:
             raise ValueError(f"{path} is not the file that was expected (md5 is not {md5}): remove it and fetch again")
         return
     part = path.with_name(path.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     # a part that lacks only its name has nothing left to request
-    if not part.is_file() or _compute_md5(part) != md5:
+    if not part.is_file() or hash_file(part, "md5") != md5:
         try:
             with part.open("ab") as file:
                 http_get(url, file, resume_size=file.tell())
         except (OSError, HTTPError) as error:
             raise OSError(f"could not download {url} ({error}); repeat to resume from {part}") from error
-        if _compute_md5(part) != md5:
+        if hash_file(part, "md5") != md5:
             part.unlink()
             raise ValueError(f"{url} is not the file that was expected (md5 is not {md5}): it was removed; try again")
     part.replace(path)
-
-
-def _compute_md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _list_files(folder: Path) -> list[Path]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ from repro.records.store import read_records
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
 from repro.spec.start import MINILM_TOKENS
-from repro.storage.digests import get_cached_digests
+from repro.storage.digests import get_cached_digests, hash_json
 from repro.storage.paths import get_home, get_local_records, is_imported, run_folder
 from repro.text import shorten
 from repro.train.checkpoint import CHECKPOINT_FILE
@@ -39,7 +37,7 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     def locate() -> Index:
         context = (request.context or "own") if context_corpus is None else context_corpus.key
         key = [VERSION, get_model_key(request.model, run), corpus.key, request.context_seed, context]
-        return Index(get_home() / "search" / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16])
+        return Index(get_home() / "search" / hash_json(key)[:16])
 
     from repro.interop.opening import open_model
     from repro.interop.search.build import build_index, encode_queries
