@@ -17,20 +17,23 @@ FINE_TUNED = {**IMPROVED, "num_hard_negatives": (1, 3), "pretraining_corpus": No
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return table 11's phases with the improved loss, the first scored along its steps, and the second phase alone.
+    """Return table 11's phases with the improved loss, the first scored along its steps, and the second phase alone."""
+    first = grid(make_first_phase(scale), measure=("retrieval", "steps"), seed=SEEDS)
+    return (*first, *(run for phase in make_fine_tuning(scale) for run in grid(phase, seed=SEEDS)))
 
-    Fine-tuning alone uses the scale's own learning rate. The rate of a second phase would barely move it from its
-    start.
+
+def make_fine_tuning(scale: str) -> tuple[Run, Run]:
+    """Return fine-tuning after pre-training, and alone.
+
+    Alone, it uses the scale's own learning rate. The rate of a second phase would barely move it from its start.
     """
     second_phase = make_second_phase(scale)
-    fine_tuning = {
+    alone = {
         name: value for name, value in second_phase.items() if "pretraining" not in name and name != "learning_rate"
     }
     batch = {"batch_size": PLAIN_BATCH[scale]}
-    second, fine_tuned = (
-        grid(base(scale, **IMPROVED, **batch | phase), seed=SEEDS) for phase in (second_phase, fine_tuning)
-    )
-    return (*grid(make_first_phase(scale), measure=("retrieval", "steps"), seed=SEEDS), *second, *fine_tuned)
+    after, by_itself = (base(scale, **IMPROVED, **batch | phase) for phase in (second_phase, alone))
+    return after, by_itself
 
 
 TABLE_9 = Table(

@@ -1,10 +1,11 @@
-"""GTE figure 3a: the number of sources of the pairs, at an equal number of pairs and steps."""
+"""GTE figure 3a: the number of sources in pre-training and in fine-tuning, at an equal number of pairs and steps."""
 
 from typing import Any
 
-from experiments.companions.e33_improved_loss import IMPROVED, SEEDS
+from experiments.companions.e33_improved_loss import BEFORE, IMPROVED, SEEDS
 from experiments.companions.e34_mixing import make_mixed_run
-from experiments.fresh import COMPANION
+from experiments.companions.e36_stages import make_fine_tuning
+from experiments.fresh import COMPANION, FIRST, declare
 from experiments.shared import A_POINT_IS_SMALL, NDCG, SCORE, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, grid, pick, term
 
@@ -18,63 +19,91 @@ SOURCES |= dict.fromkeys(("small", "large"), (LARGEST, f"{LARGEST}+{OTHERS}", No
 NUM_ALL = {"smoke": 1, "desk": 9, "lab": 9, "small": 29, "large": 29}
 FEWEST, MORE = ({"sources": get_size_at(SOURCES, index)} for index in (0, -2))
 ALL = {"sources": None}
+TUNING_SOURCES: dict[str, tuple[str | None, ...]] = {"smoke": ("planted", None)}
+TUNING_SOURCES |= dict.fromkeys(("desk", "lab"), ("services", "services+modules", None))
+TUNING_SOURCES |= dict.fromkeys(("small", "large"), ("msmarco+nq+nli", "msmarco+nq+nli+hotpot+fever", None))
+"""The largest source, or at the paper's scales those of E5, then more. The first phase always has all sources."""
+NUM_ALL_TUNING = {"smoke": 1, "desk": 3, "lab": 3, "small": 10, "large": 10}
+PRETRAINED: dict[str, Any] = IMPROVED | {"pretraining_corpus": None}
+TUNED: dict[str, Any] = IMPROVED | {"pretraining_corpus": BEFORE["fine-tuned"]}
 ALPHA = 0.5
 """Mixing exponent of the sources, as in the paper (§3.4). The smoke corpus has one source."""
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return GTE's first phase on growing numbers of sources. The run on all sources is table 10's."""
+    """Return both of GTE's phases on growing numbers of sources. Runs on all sources are those of tables 10 and 9."""
     alpha = ALPHA if scale != "smoke" else None
-    return grid(make_mixed_run(scale), mixing_alpha=alpha, sources=SOURCES[scale], seed=SEEDS)
+    second_phase, _ = make_fine_tuning(scale)
+    return (
+        *grid(make_mixed_run(scale), mixing_alpha=alpha, sources=SOURCES[scale], seed=SEEDS),
+        *grid(second_phase, sources=TUNING_SOURCES[scale], seed=SEEDS),
+    )
 
 
-def count_sources(sources: str | None, scale: str) -> int:
+def count_sources(sources: str | None, num_all: int) -> int:
     """Return the number of sources named in a run's field."""
-    return NUM_ALL[scale] if sources is None else sources.count("+") + 1
+    return num_all if sources is None else sources.count("+") + 1
 
 
 def draw_sources(frame: Any, axes: Any) -> None:
-    """Draw a dot per seed at its number of sources, and a line through the means."""
-    counts = [
-        count_sources(sources if isinstance(sources, str) else None, scale)
-        for sources, scale in zip(frame["sources"], frame["scale"], strict=True)
-    ]
-    frame = frame.assign(number=counts)
-    axes.plot(frame["number"], frame["value"], "o", color="#21918c", alpha=0.6)
-    means = frame.groupby("number")["value"].mean()
-    axes.plot(means.index, means, color="#440154", linewidth=2, label=f"mean (n = {frame['seed'].nunique()})")
-    axes.set_xticks(sorted(set(counts)))
+    """Draw a dot per seed at its number of sources, and a line through the means, for each phase."""
+    ticks: set[int] = set()
+    for (phase, rows), color in zip(frame.groupby("series", sort=False), ("#440154", "#21918c"), strict=False):
+        num_all = NUM_ALL if phase == PRE_TRAINING else NUM_ALL_TUNING
+        counts = [
+            count_sources(sources if isinstance(sources, str) else None, num_all[scale])
+            for sources, scale in zip(rows["sources"], rows["scale"], strict=True)
+        ]
+        axes.plot(counts, rows["value"], "o", color=color, alpha=0.4)
+        means = rows.assign(number=counts).groupby("number")["value"].mean()
+        label = f"{phase}, mean (n = {rows['seed'].nunique()})"
+        axes.plot(means.index, means, color=color, linewidth=2, label=label)
+        ticks |= set(counts)
+    axes.set_xticks(sorted(ticks))
     axes.legend(frameon=False, fontsize="small", loc="lower right")
 
 
+PRE_TRAINING, FINE_TUNING = "pre-training", "fine-tuning"
 FIGURE = Figure(
     name="gte_figure3a",
     title="Score by the number of sources",
     caption=(
-        "NDCG@10 after pre-training on some of the sources, including the largest, and on all of them, mixed with α = "
-        "0.5. Steps and pairs are equal in number. A dot is a seed, the line is the mean over seeds. The paper has 5, "
-        "15 and 33 datasets, MTEB scores, and results after fine-tuning."
+        "NDCG@10 after pre-training or fine-tuning on some of the sources, including the largest, and on all of them. "
+        "Steps and pairs are equal in number. Pre-training is on a wider corpus, mixed with α = 0.5. Fine-tuning "
+        "follows pre-training on all sources of another corpus. A dot is a seed, a line is the mean over seeds. The "
+        "paper has MTEB scores and 5, 15 and 33 datasets in pre-training."
     ),
     kind="own",
     points=NDCG,
     hue="scale",
     x="sources",
     x_label="number of training sources",
-    series=(Row(label="pre-training", runs=pick(**IMPROVED)),),
+    series=(Row(label=PRE_TRAINING, runs=pick(**PRETRAINED)), Row(label=FINE_TUNING, runs=pick(**TUNED))),
     draw=draw_sources,
     **SCORE | {"y": "value"},
 )
 
+FEWEST_TUNED, MORE_TUNED = (get_size_at(TUNING_SOURCES, index) for index in (0, -2))
 CLAIMS = (
     Claim.order(
         "GF3.a",
         "more sources are better: from the fewest to an intermediate number, and from there to all",
         pairs=[
-            (term(NDCG, **IMPROVED, **more), term(NDCG, **IMPROVED, **fewer))
+            (term(NDCG, **PRETRAINED, **more), term(NDCG, **PRETRAINED, **fewer))
             for fewer, more in ((FEWEST, MORE), (MORE, ALL))
         ],
         source="§5.1 and Figure 3a",
         **A_POINT_IS_SMALL | COMPANION,
+    ),
+    Claim.order(
+        "GF3.f",
+        "more sources are better in fine-tuning too: from the fewest to an intermediate number, and from there to all",
+        pairs=[
+            (term(NDCG, **TUNED, sources=more), term(NDCG, **TUNED, sources=fewer))
+            for fewer, more in ((FEWEST_TUNED, MORE_TUNED), (MORE_TUNED, None))
+        ],
+        source="§5.1 and Figure 3a",
+        **A_POINT_IS_SMALL | declare(lab=FIRST) | {"stated": "2026-11-27"},
     ),
 )
 

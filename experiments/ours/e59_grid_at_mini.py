@@ -16,9 +16,9 @@ from experiments.e04_batch_by_cluster import (
     LARGER,
     SMALLER,
     UNFILTERED,
+    cells,
     claim_trend,
     gain_of_small_clusters,
-    list_cells,
     list_pairs,
 )
 from experiments.fresh import MET_BY_BLIND
@@ -44,7 +44,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         run
         for seed in SEEDS[scale]
         for row, batch_size in rows
-        for run in list_cells(scale, row, batch_size, NUM_TRAINING_PAIRS[scale] // batch_size, CLUSTERS[scale], seed)
+        for run in cells(scale, row, (batch_size,), CLUSTERS[scale], (seed,), NUM_TRAINING_PAIRS)
     )
 
 

@@ -31,7 +31,9 @@ def search(
     ] = None,
     context: Annotated[
         str | None,
-        typer.Option(help="context of a contextual model: own, null, or a corpus to draw it from (default: own)"),
+        typer.Option(
+            help="context of a contextual model: own, null, or a corpus to draw it from (default: own, or null if trained without documents)"
+        ),
     ] = None,
     context_seed: ContextSeed = 0,
     top: Annotated[int, typer.Option(min=1, help="number of documents per query")] = 10,

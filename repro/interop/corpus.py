@@ -139,7 +139,9 @@ def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
         id_columns = match_names(ID_COLUMNS, tuple(row))
         row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), line_number))
         if row_id in ids:
-            raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice")
+            raise ValueError(
+                f"{location}: the id {shorten(row_id)} occurs twice. A row without an id has the number of its line as id"
+            )
         ids.add(row_id)
         yield row_id, _join_title(row, location)
 

@@ -93,11 +93,14 @@ def test_search_matches_model(tmp_path: Path, corpus: Path, architecture: str, b
 
 
 def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
-    """Each context has its own index. A model without context refuses the option."""
+    """Each context has its own index. Without documents in training it is the null context. A biencoder refuses one."""
     model = save(tmp_path / "model", "contextual", "nomic", residual=True)
     for kind in ("own", "null"):
         hits, _ = search(SearchRequest(str(model), str(corpus), kind), QUERIES, 1, ignore)
         assert hits[0].score == pytest.approx(float(brute_force(model, corpus, kind)[0].max()), abs=1e-4)
+    blind = save(tmp_path / "blind", "contextual", "nomic", sequence_dropout=1.0)
+    hits, _ = search(SearchRequest(str(blind), str(corpus)), QUERIES, 1, ignore)
+    assert hits[0].score == pytest.approx(float(brute_force(blind, corpus, "null")[0].max()), abs=1e-4)
     plain = save(tmp_path / "plain", "biencoder", "nomic")
     with pytest.raises(ValueError, match="--context"):
         search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, ignore)

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from experiments.e04_batch_by_cluster import runs as grid_runs
+from experiments.ours.e60_small_batches import runs as list_runs_on_cpu
 from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.inputs import Inputs
 from repro.planning import cost
@@ -174,7 +174,7 @@ def test_chunked_memory_fits_a_gpu(
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
     measured = defaultdict(list)
-    runs = [run for run in grid_runs("desk") if run.architecture == architecture]
+    runs = [run for run in list_runs_on_cpu("desk") if run.architecture == architecture]
     for record in list_records(get_published_records(), runs):
         measured[record.run.batch_size].append(record.provenance["training"]["memory_bytes"])
     planned = {size: estimate(base("desk", architecture=architecture, batch_size=size), []) for size in (128, 512)}

@@ -101,7 +101,7 @@ def set_context(
     name = corpus.name if context_corpus is None else context_corpus.name
     source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
     kind = "own"
-    if request.context == "null":
+    if request.context == "null" or (request.context is None and opened.ours.config.is_blind):
         kind = "null"
     elif context_corpus is not None:
         # "wrong" is the word of records for a context of another corpus.

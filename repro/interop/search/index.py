@@ -39,7 +39,8 @@ class SearchRequest:
         model: A run's id, a folder, a hub id, `minilm`, or an imported corpus, which is then searched with the best
             recorded model.
         corpus: The searched corpus. Default: the corpus of the model's run.
-        context: "own", "null", or a corpus to draw the context from. Default: "own" if the model takes a context.
+        context: "own", "null", or a corpus to draw the context from. Default: "own", or "null" for
+            a model trained without documents.
         context_seed: Seed for drawing the context.
     """
 
