@@ -108,17 +108,3 @@ def test_candidates_are_built_if_read() -> None:
             continue
         run = replace(RERANKED, measure=name, architecture=(analysis.architectures or ("bm25",))[0])
         assert ("candidates" in list_evaluation_kinds(run)) == (name in readers), name
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"protocol": "rerank"},
-        {"rerank_depth": 9},
-        {"protocol": "rerank", "rerank_depth": 0},
-        *({"protocol": "rerank-bm25", "rerank_depth": 9, "measure": name} for name in ("widths", "adaptive", "mteb")),
-    ],
-)
-def test_impossible_protocols_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"protocol|rerank_depth"):
-        base("smoke", **changes)

@@ -165,15 +165,3 @@ def test_explain_batch_finds_its_run() -> None:
     assert explained["batch"] == 2 and explained["run"] == run_id(RUN)
     shown = invoke(explained["run"][:10], "--batch", "2", "--pairs", "1").stdout
     assert explained["batch_hash"] in shown and "Difficulty over the training" in shown
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "which run?"),
-        (("table1", "--scale", "smoke", "--where", "sampler=nope"), "sampler domain, cluster, random"),
-    ],
-)
-def test_unknown_run_is_refused(words: tuple[str, ...], message: str) -> None:
-    error = invoke(*words).exception
-    assert isinstance(error, ValueError) and message in str(error)

@@ -70,6 +70,9 @@ def test_corpus_has_table_and_json() -> None:
         ("explain-context RUN --query x", "'biencoder', which takes no context"),
         ("explain-context --model full --query x --suite scifact", "unknown suite 'scifact'"),
         ("explain-batch table1 --where sampler", "--where 'sampler': expected field=value"),
+        ("explain-batch", "which run"),
+        ("explain-batch table1 --scale smoke --where sampler=nope", "sampler domain, cluster, random"),
+        ("export RUN out --to transformers --width 8", "--width=8 with --to transformers"),
     ],
 )
 def test_impossible_words_are_refused_before_imports(

@@ -23,12 +23,6 @@ def test_whole_floats_are_integers(tmp_path: Path, value: float) -> None:
     assert get_training_id(negative_zero) == get_training_id(base("smoke", learning_rate=1.0, filter_margin=0.0))
 
 
-def test_booleans_are_no_numbers(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text('[{"scale": "smoke", "first_stage_rate": true}]')
-    with pytest.raises(ValueError, match="first_stage_rate"):
-        read_runs(tmp_path / "x.json")
-
-
 @pytest.mark.parametrize(
     "values",
     [{"memory_gb": -1}, {"memory_gb": float("nan")}, {"memory_gb": float("inf")}, {"gpus_per_run": -1},

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.paper.hub import EMPTY, SOURCES, get_local_copy, get_prompts_by_domain, load_source
+from repro.data.paper.hub import EMPTY, get_local_copy, get_prompts_by_domain, load_source
 from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.inputs import Inputs
@@ -21,18 +21,6 @@ def write_copy(data_folder: Path, rows: list[dict[str, str]] = ROWS) -> Path:
     folder.mkdir(exist_ok=True)
     write_rows(folder / "train-00000-of-00001.parquet", rows)
     return folder
-
-
-def test_domains_match_table_5() -> None:
-    domains = SOURCES["nomic-unsupervised"].domains
-    assert len(domains) == 29
-    assert sum(domain.num_rows for domain in domains.values()) == 234_553_344
-    assert all(domain.num_rows % 16_384 == 0 for domain in domains.values())
-
-
-def test_absent_source_is_named(data_folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"300 GB.*hf download nomic-ai/nomic_embed_unsupervised"):
-        get_local_copy("nomic-unsupervised")
 
 
 def test_local_copy_is_read(data_folder: Path) -> None:

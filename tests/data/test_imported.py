@@ -69,6 +69,13 @@ def open_collection(corpus: ImportedCorpus) -> Retrieval:
     return load_beir(dataset.path)
 
 
+def find_answers(collection: Retrieval) -> dict[str, set[str]]:
+    """Return the texts of the relevant documents of each query."""
+    texts = dict(zip(collection.document_ids, collection.documents, strict=True))
+    ids = zip(collection.queries, collection.query_ids, strict=True)
+    return {query: {texts[key] for key in collection.judgements[query_id]} for query, query_id in ids}
+
+
 def run_data(*words: str) -> Result:
     """Run `repro data` with these words."""
     return CliRunner().invoke(app, ["data", *words])
@@ -319,10 +326,8 @@ def test_all_positives_of_a_row_are_judged(tmp_path: Path) -> None:
     planned = plan()
     assert any("300 further pairs of rows" in line for line in planned.lines())
     collection = open_collection(corpus)
-    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
     answers = {row["query"]: set(row["document"]) for row in rows}
-    for query_id, query in zip(collection.query_ids, collection.queries, strict=True):
-        assert {text_of[document_id] for document_id in collection.judgements[query_id]} == answers[query]
+    assert find_answers(collection) == {query: answers[query] for query in collection.queries}
     assert len(collection.queries) > 20 and planned.report["num_pairs"] < 600
 
 
@@ -337,10 +342,8 @@ def test_held_out_queries_search_everything(tmp_path: Path, hold_out: list[str])
     assert set(planned.report["suite"]) == set(hold_out or ["all"])
     collection = open_collection(corpus)
     assert set(collection.documents) == {row["document"] for row in rows} and len(collection.documents) == 1000
-    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
-    for query, text in zip(collection.query_ids, collection.queries, strict=True):
-        answers = {row["document"] for row in rows if row["query"] == text}
-        assert {text_of[document] for document in collection.judgements[query]} == answers and len(answers) == 2
+    for query, texts in find_answers(collection).items():
+        assert texts == {row["document"] for row in rows if row["query"] == query} and len(texts) == 2
     assert len(set(collection.queries)) == len(collection.queries) > 50
     pairs = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow")
     assert not set(pairs.texts("query", range(len(pairs)))) & set(collection.queries)
@@ -366,8 +369,7 @@ def test_many_answers_are_kept_with_warning(tmp_path: Path) -> None:
     corpus = import_rows(tmp_path, rows)
     report = json.loads((make_corpus_stage(corpus.corpus).build() / "report.json").read_text())
     pairs, collection = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow"), open_collection(corpus)
-    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
-    relevant = {text_of[key] for grades in collection.judgements.values() for key in grades}
+    relevant = set().union(*find_answers(collection).values())
     indices = np.arange(len(pairs))
     num_trained = sum(document in relevant for document in pairs.texts("document", indices))
     assert report["trained_answers"] == num_trained > 0.2 * len(pairs)
@@ -383,8 +385,7 @@ def test_answers_of_held_out_queries_are_not_trained_on(
     monkeypatch.setattr(imported, "RECIPE", recipe)
     corpus = import_rows(tmp_path, make_shared_rows())
     planned, collection = plan(), open_collection(corpus)
-    text_of = dict(zip(collection.document_ids, collection.documents, strict=True))
-    relevant = {normalize_loosely(text_of[key]) for grades in collection.judgements.values() for key in grades}
+    relevant = {normalize_loosely(text) for texts in find_answers(collection).values() for text in texts}
     pairs = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow")
     rows = np.arange(len(pairs))
     documents = set(map(normalize_loosely, pairs.texts("document", rows)))

@@ -50,22 +50,6 @@ def read_imported(imported: Imported) -> Pairs:
     return read_pairs(imported.folder / "pairs.arrow")
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
-def test_formats_give_same_pairs(tmp_path: Path, ending: str) -> None:
-    # A .tsv has no quotes, so its texts have no line breaks.
-    end = " " if ending == ".tsv" else "\n"
-    rows = [row | {"document": row["document"].replace("\n", end)} for row in ROWS]
-    imported = import_file(tmp_path, write_rows(tmp_path / f"pairs{ending}", rows))
-    pairs = read_imported(imported)
-    assert (imported.num_read, imported.num_kept, imported.num_domains) == (8, 8, 2)
-    assert pairs.texts("query", range(8)) == [row["query"] for row in ROWS]
-    assert pairs.texts("document", range(8)) == [row["document"] for row in rows]
-    assert [pairs.domain_names[code] for code in pairs.domain_codes] == [row["domain"] for row in ROWS]
-    assert load_import(imported.folder) == imported
-    with pytest.raises(ValueError, match="exists already"):
-        import_file(tmp_path, tmp_path / f"pairs{ending}")
-
-
 def test_lists_in_a_table_are_refused(tmp_path: Path) -> None:
     """pandas writes a list into a csv as one text with brackets. A single such text may be meant."""
     rows: list[dict[str, Any]] = [{"query": f"query {n}", "document": [f"one {n}", "it's two"]} for n in range(3)]
@@ -246,6 +230,7 @@ MALFORMED = [
     ("x.csv", b"", "the file is empty"),
     ("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),
     ("x.csv", b'query,document\na,"b\n', "malformed"),
+    ("x.csv", b'query,document\n"say \\"hi\\" to","the, answer"\n', "not escaped by a backslash"),
     ("x.csv", b"query,document,query\na,b,c\n", "line 1: .*twice"),
     ("x.pkl", b"\x80\x04.", "ends in '.pkl'"),
     ("x.zip", b"nothing", "neither a zip nor a tar"),

@@ -150,12 +150,6 @@ def test_one_null_negative_loses_no_row(tmp_path: Path) -> None:
     assert (negatives, imported.counts["negatives_taken_out"]) == ([["a", "b"]], 1)
 
 
-def test_backslash_escapes_are_explained(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text('query,document\n"say \\"hi\\" to","the, answer"\n')
-    with pytest.raises(ValueError, match="not escaped by a backslash"):
-        list(read_foreign_rows(tmp_path / "rows.csv"))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "num_bad"),
     [

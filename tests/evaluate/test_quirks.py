@@ -285,9 +285,3 @@ def test_names_that_are_paths_are_refused(folder: Path, name: object, place: str
     write_suite(folder.parent, names["suite"], [(names["dataset"], names["family"])])
     with pytest.raises(ValueError, match=r"suite\.json.*is not a name"):
         load_suite(folder.parent)
-
-
-def test_impossible_ids_are_refused_first(folder: Path) -> None:
-    (folder / "corpus.jsonl").write_text('{"_id": "d 1", "text": "a"}\n')
-    with pytest.raises(ValueError, match="the id 'd 1' is empty or has a space"):
-        load_beir(folder)

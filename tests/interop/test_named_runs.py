@@ -39,12 +39,12 @@ def refuse(*arguments: object) -> Never:
     [
         (f"evaluate --model {PLAIN} --suite planted --context null", "has no context"),
         (f"export {SMOKE} x --to official", "--to transformers or --to sentence-transformers"),
-        (f"export {PLAIN} x --to transformers --width 8", "--width=8 with --to transformers"),
     ],
 )
 def test_impossible_requests_train_nothing(
     words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """tests/cli/test_words_typed.py has the requests that are refused before torch is imported."""
     monkeypatch.setattr("repro.train.trainer.trained_model", refuse)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):

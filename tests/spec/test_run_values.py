@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from repro.records.lookup import MAX_RUNS, read_runs
-from repro.spec import FIELDS, MEASURES, Run, base, format_widths, get_first_phase, list_standard_widths, nested_widths
+from repro.spec import FIELDS, MEASURES, Run, base, format_widths, list_standard_widths, nested_widths
 from repro.spec.scales import SCALES
 from repro.spec.validation import RANGES, validate_value
 
@@ -27,6 +27,7 @@ BAD_VALUES: dict[str, list[Any]] = {
     "num_test_contexts": [0],
     "seed": [-1, "0"],
     "learning_rate": [-1.0, [0.1]],
+    "first_stage_rate": [True],
     "temperature": [0],
     "residual": [1, "false"],
     "sources": [["a"], ""],
@@ -41,10 +42,21 @@ BAD_VALUES: dict[str, list[Any]] = {
     "nested_sizes": ["32+16", "12+32", "64", "0+8", "8+8", "8+wide", "8,16", "8+", "-8", "²"],
     "batchsize": [3],
 }
+PHASES = {"pretraining_corpus": "desk", "num_pretraining_steps": 5, "sampler": "domain", "mixing_alpha": 0.5}
+BLIND = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
+NOT_BLIND = (("test_contexts", "own+null"), ("architecture", "biencoder"), ("pooling", "frequency"),
+             ("measure", "cross"), ("num_test_contexts", 2))  # fmt: skip
+"""Values that a run without context documents cannot have."""
 BAD_COMBINATIONS = [
     *({"num_test_contexts": 2, "measure": name} for name in ("spread", "cross", "mteb", "adaptive")),
     *({"sampler": "domain", "mixing_alpha": alpha} for alpha in (1.5, -0.1)),
     {"sampler": "random", "mixing_alpha": 0.5},
+    {"protocol": "rerank"},
+    {"rerank_depth": 9},
+    {"protocol": "rerank", "rerank_depth": 0},
+    *({"protocol": "rerank-bm25", "rerank_depth": 9, "measure": name} for name in ("widths", "adaptive", "mteb")),
+    PHASES | {"pretraining_cluster_size": 8},
+    *(BLIND | {name: value} for name, value in NOT_BLIND),
 ]
 BAD_RUNS = [{name: value} for name, values in BAD_VALUES.items() for value in values] + BAD_COMBINATIONS
 
@@ -55,6 +67,7 @@ def test_impossible_runs_are_refused(tmp_path: Path, values: dict[str, Any]) -> 
     with pytest.raises(ValueError, match=r"runs\.json, run 2: ") as caught:
         read_runs(path)
     assert len(str(caught.value)) < 1200 and "\n" not in str(caught.value)
+    assert any(name in str(caught.value) for name in values)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +100,6 @@ def test_impossible_analyses_are_refused_first(architecture: str, measure: str) 
     message = f"measure='{measure}' with architecture='{architecture}': it takes "
     with pytest.raises(ValueError, match=message) if is_refused else nullcontext():
         base("smoke", measure=measure, architecture=architecture)
-
-
-def test_clustered_phase_is_not_mixed() -> None:
-    first = {"pretraining_corpus": "desk", "num_pretraining_steps": 5}
-    assert get_first_phase(base("smoke", sampler="domain", mixing_alpha=0.5, **first)) is not None
-    with pytest.raises(ValueError, match=r"pretraining_cluster_size=8 with mixing_alpha=0\.5: .*give one of the two"):
-        base("smoke", sampler="domain", mixing_alpha=0.5, pretraining_cluster_size=8, **first)
 
 
 def test_fifos_and_folders_do_not_hang(tmp_path: Path) -> None:

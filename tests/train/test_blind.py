@@ -73,22 +73,6 @@ def test_blind_model_takes_no_documents() -> None:
         model.set_context(["a document"])
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("test_contexts", "own+null"),
-        ("architecture", "biencoder"),
-        ("pooling", "frequency"),
-        ("measure", "cross"),
-        ("num_test_contexts", 2),
-    ],
-)
-def test_blind_runs_refuse_documents(field: str, value: Any) -> None:
-    assert base("smoke", **BLIND).sequence_dropout == 1
-    with pytest.raises(ValueError, match=f"sequence_dropout=1.0 with {field}="):
-        base("smoke", **BLIND | {field: value})
-
-
 def test_blind_run_is_scored_under_null() -> None:
     """All suites share one training run, and no score under documents is recorded."""
     run = base("smoke", **BLIND, num_steps=4)
