@@ -24,6 +24,19 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.fixture(scope="module")
+def module_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that `shared_home` uses in all tests of a file."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def shared_home(own_home: Path, module_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Use one home in all tests of a file, so that stages and runs are made once."""
+    monkeypatch.setenv("REPRO_HOME", str(module_home))
+    return module_home
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the files that take longest first, and skip slow tests unless CI or SLOW is set."""
     # Workers take whole files. A long file that starts last would keep one worker busy after the others have ended.

@@ -37,19 +37,12 @@ OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P", "P
 EXPERIMENTS = [pytest.param(experiment, id=experiment.artefact_names[0]) for experiment in experiments()]
 
 
-@pytest.fixture(scope="module")
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all artefacts, so that they share their training runs."""
-    return tmp_path_factory.mktemp("artefacts")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_artefact_runs_at_smoke(
     experiment: Experiment, shared_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Slow: trains the smoke runs of every experiment."""
-    monkeypatch.setenv("REPRO_HOME", str(shared_home))
     for number, name in enumerate(experiment.artefact_names):
         monkeypatch.setattr(sys, "argv", [f"repro.{name}", "--scale", "smoke"])
         assert open_door(name) == 0, capsys.readouterr().err

@@ -1,7 +1,6 @@
 """A run that was stopped and resumed ends with the same record as an undisturbed one, and changes no other run."""
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.train.checkpoint import TrainState, read_metrics
 from repro.train.trainer import make_model_config, trained_model
 from tests.commands import ignore
+from tests.train.fixtures import stop_after
 
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
 SPEED = "train/pairs_per_second"
@@ -50,12 +50,6 @@ def shared_stages(own_home: Path, stage_folder: Path) -> None:
     (own_home / "stages").symlink_to(stage_folder)
 
 
-def stop_after(calls: int) -> Callable[[], bool]:
-    """Return a stop condition that is false for this number of calls."""
-    left = iter(range(calls))
-    return lambda: next(left, None) is None
-
-
 def assert_same_record(actual: Record, expected: Record) -> None:
     """Compare everything but the speed, bit by bit."""
     assert {**actual.metrics, SPEED: 0} == {**expected.metrics, SPEED: 0}
@@ -75,7 +69,7 @@ def undisturbed(stage_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_stopped_run_ends_the_same(undisturbed: Record) -> None:
-    for calls in (2, 0, 4):
+    for calls in (3, 1, 5):
         with pytest.raises(Interrupted, match="the checkpoint is written"):
             execute(CONTEXTUAL, should_stop=stop_after(calls), progress=ignore)
         assert not has_record(get_local_records(), CONTEXTUAL)
@@ -124,7 +118,7 @@ def test_compiled_training_is_measured(undisturbed: Record, monkeypatch: pytest.
 
 def test_foreign_checkpoint_is_refused() -> None:
     with pytest.raises(Interrupted):
-        execute(base("smoke"), should_stop=stop_after(2), progress=ignore)
+        execute(base("smoke"), should_stop=stop_after(3), progress=ignore)
     other = base("smoke", learning_rate=1e-3)
     run_folder(run_id(base("smoke"))).rename(run_folder(run_id(other)))
     with pytest.raises(ValueError, match=run_id(base("smoke"))):
@@ -246,7 +240,7 @@ def test_evaluations_share_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "first"})
     with pytest.raises(Interrupted):
-        execute(run, should_stop=stop_after(3), progress=ignore)
+        execute(run, should_stop=stop_after(4), progress=ignore)
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "second"})
     first = execute(run, progress=ignore)
     monkeypatch.delenv("REPRO_SWITCHES")
@@ -279,7 +273,7 @@ def test_older_training_is_resumed() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("repro.train.checkpoint.asdict", make_older_header)
         with pytest.raises(Interrupted):
-            execute(run, should_stop=stop_after(3), progress=ignore)
+            execute(run, should_stop=stop_after(4), progress=ignore)
         trained_model(other, ignore)
     for older, from_steps in ((run, [4]), (other, [])):
         sessions = execute(older, progress=ignore).provenance["training"]["sittings"]

@@ -22,14 +22,3 @@ def searched(tmp_path: Path, no_headroom: None) -> Inputs:
     rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
     run = base("desk", architecture="contextual", num_contexts=2)
     return make_inputs(run, suite=write_collections(tmp_path, home, rival))
-
-
-@pytest.fixture(scope="module")
-def module_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture
-def shared_home(module_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use a home whose stages are built once for all tests of a file."""
-    monkeypatch.setenv("REPRO_HOME", str(module_folder))

@@ -19,6 +19,7 @@ from repro.spec import base
 from tests.commands import ignore, run_command
 from tests.interop.small import make_collection, make_model
 
+pytestmark = pytest.mark.usefixtures("shared_home")
 RUN = base("smoke", architecture="contextual", sampler="domain")
 PATHS = (
     *("own_minus_wrong/mean/difference", "own_minus_null/planted-000/low", "moved_by_null/mean/cosine_distance"),
@@ -26,22 +27,10 @@ PATHS = (
 )
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all tests, in which the run is trained once."""
-    return tmp_path_factory.mktemp("explaining")
-
-
-@pytest.fixture(autouse=True)
-def same_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(home))
-
-
-@pytest.fixture(scope="module")
-def record(home: Path) -> Record:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REPRO_HOME", str(home))
-        return execute(RUN, progress=ignore)
+@pytest.fixture
+def record(shared_home: Path) -> Record:
+    """The record of the run, which is trained once."""
+    return execute(RUN, progress=ignore)
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +74,6 @@ def test_record_has_an_example(record: Record) -> None:
     expected = np.mean([third.mean() for third in np.split(own - wrong, 3)])
     assert metrics["context_effect/own_minus_wrong/mean/difference"] == pytest.approx(expected, abs=1e-6)
     assert record.exhibits[EXHIBIT][1]["what"] == "query, NDCG@10"
-
-
-def test_three_contexts_are_compared(record: Record) -> None:
-    """The output shows them next to each other, and progress is logged."""
-    words = ["explain-context", record.id, "--query", "q0", "--dataset", "planted-000"]
-    done = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert done.stderr.startswith(f"opening {record.id}\n") and "searching 40 documents of" in done.stderr
-    for part in ("context from", "own − wrong", "Words of the query", "Words of the document", "● relevant"):
-        assert part in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
 
 
 def test_single_collection_is_explained(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

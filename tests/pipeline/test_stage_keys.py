@@ -186,13 +186,6 @@ def test_paper_filter_sees_prompts(prompts: tuple[str, str], folder: Path, monke
     assert "prompt_texts" not in graph.embeddings.key
 
 
-def test_prompts_move_the_vectors(folder: Path) -> None:
-    """The tolerance of the test above is far below the effect of a prompt."""
-    library = SentenceTransformer(str(folder), device="cpu")
-    plain, prompted = library.encode(["a text", "search_document: a text"], normalize_embeddings=True)
-    assert np.abs(plain - prompted).max() > 0.02
-
-
 def test_encoder_sees_domain_prompts(tmp_path: Path) -> None:
     rows = [Row(str(n), f"q{n}", f"d{n}", domain, domain) for n, domain in enumerate(["nq", "reddit", "nli", "nq"])]
     write_pairs(tmp_path / "train.arrow", rows)

@@ -88,12 +88,6 @@ def test_only_missing_shards_are_tasks() -> None:
     assert tasks[-2].job.num_shards == 5
 
 
-def test_one_shard_is_the_default() -> None:
-    tasks = build_tasks([RUN], Profile(name="p"), code={})
-    assert [task.name for task in tasks[:2]] == [stage.title for stage in stages_of(RUN)]
-    assert all(task.job.num_shards == 1 for task in tasks)
-
-
 @pytest.mark.parametrize(
     ("run", "settings", "expected"),
     [

@@ -196,15 +196,9 @@ def assert_ids_differ(run: Run, other: Run, name: str) -> None:
     assert (get_training_id(run) == get_training_id(other)) == (name in EVALUATION_FIELDS)
 
 
-@pytest.fixture(scope="module")
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all rows, so that they share their stages."""
-    return tmp_path_factory.mktemp("fields")
-
-
+@pytest.mark.usefixtures("shared_home")
 @pytest.mark.parametrize("name", ROWS)
-def test_two_values_differ(name: str, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(shared_home))
+def test_two_values_differ(name: str) -> None:
     observe, changes, change = ROWS[name]
     run = base("smoke", **changes)
     other = replace(run, **change)

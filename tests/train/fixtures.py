@@ -84,7 +84,7 @@ def assert_close_weights(
 
 
 def stop_after(num_steps: int) -> Callable[[], bool]:
-    """Return a `should_stop` that is True from the given call on."""
+    """Return a `should_stop` that is True from the given call on. Training calls it once per step."""
     calls = itertools.count(1)
     return lambda: next(calls) >= num_steps
 

@@ -30,7 +30,7 @@ from repro.train.loss import batch_loss, improved_contrastive, info_nce
 from repro.train.optimizer import build_optimizer
 from repro.train.trainer import build_sampler, start_model
 from tests.commands import ignore
-from tests.test_execute import stop_after
+from tests.train.fixtures import stop_after
 
 SIZE, TEMPERATURE = 16, 0.1
 FOUR = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
@@ -245,7 +245,7 @@ def test_stopped_mixed_run_ends_the_same(tmp_path: Path, monkeypatch: pytest.Mon
     batches = [line["batch"] for line in read_metrics(run_folder(run_id(run)))]
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     with pytest.raises(Interrupted):
-        execute(run, should_stop=stop_after(4), progress=ignore)
+        execute(run, should_stop=stop_after(5), progress=ignore)
     resumed = execute(run, progress=ignore)
     assert [line["batch"] for line in read_metrics(run_folder(run_id(run)))] == batches
     assert {k: v for k, v in resumed.metrics.items() if "second" not in k} == {
@@ -264,7 +264,7 @@ def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
     untouched = base("smoke", seed=1)
     with pytest.raises(Interrupted, match=f"stopped after step {steps[2]} "):
-        execute(untouched, should_stop=stop_after(steps[2] - 1), progress=ignore)
+        execute(untouched, should_stop=stop_after(steps[2]), progress=ignore)
     inputs = Inputs(untouched)
     model = start_model(inputs, lambda: False, ignore)
     optimizer = build_optimizer(model, learning_rate=1.0, weight_decay=0.0)
