@@ -41,7 +41,6 @@ from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.headroom import compute_word_scores, read_word_scores, write_word_scores
 from repro.evaluate.lexical import K1, PRIOR, B
 from repro.evaluate.suites import Encoder
-from repro.model.contextual import ContextualModel
 from repro.pipeline.inputs import Inputs
 from repro.report.context import make_context_views
 from repro.spec import base
@@ -53,7 +52,7 @@ from tests.analyses.by_hand import (
     make_inputs,
     write_collections,
 )
-from tests.interop.small import make_model
+from tests.interop.small import make_contextual
 
 RUN = base("desk", architecture="contextual", num_contexts=2)
 KINDS = ("own", "wrong", "null")
@@ -67,12 +66,6 @@ def worded(tmp_path: Path) -> Inputs:
     """Two collections of real words, and their documents as training text."""
     home, away = make_collection("home", HOME, relevant=(0, 3)), make_collection("away", AWAY, relevant=(0, 3))
     return make_inputs(RUN, suite=write_collections(tmp_path, home, away), pairs=HandMadePairs([0] * 8, TRAINING))
-
-
-def make_contextual_model(**changes: object) -> ContextualModel:
-    model = make_model("contextual", **changes)
-    assert isinstance(model, ContextualModel)
-    return model
 
 
 def compute_cosine(first: np.ndarray, second: np.ndarray) -> float:
@@ -118,7 +111,7 @@ def test_mean_cosine_is_over_all_pairs() -> None:
 
 
 def test_movement_is_one_minus_cosine(worded: Inputs) -> None:
-    model = make_contextual_model()
+    model = make_contextual()
     collections = read_collections(worded.suite)
     probe = ContextProbe(["wrong", "null"], 2, 0)
     others = wrong_corpora(worded.suite.datasets)
@@ -210,7 +203,7 @@ def test_headroom_needs_a_small_suite(worded: Inputs, tmp_path: Path, monkeypatc
 
 
 def test_filler_vectors_are_no_context(worded: Inputs) -> None:
-    model = make_contextual_model()
+    model = make_contextual()
     assert model.config.num_contexts >= 3
     probe = ContextProbe([], 2, 0)
     probe.add(retrieval.WithNulls(model), read_collections(worded.suite)["home"], {})
@@ -246,7 +239,7 @@ def test_words_are_removed_everywhere() -> None:
 
 def test_explanation_matches_cosines() -> None:
     """Word weights are shares of 1 − cosine without the word. Vectors move by 1 − cosine from the own context."""
-    model = make_contextual_model()
+    model = make_contextual()
     swap, vectors = make_swap(model), {}
     explained = explain(swap, QUERY)
     assert [word.word for word in explained.query.words] == ["rain", "on", "hills"]
@@ -276,7 +269,7 @@ def test_ranks_follow_scores() -> None:
 
 
 def test_only_text_read_is_explained() -> None:
-    model = make_contextual_model(max_tokens=8, prompts="task")
+    model = make_contextual(max_tokens=8, prompts="task")
     text = "rain snow iron copper violin drum kettle lamp"
     read = truncate_to_model(model, text, "document")
     assert text.startswith(read) and 0 < len(list_words(read)) < 6
@@ -313,7 +306,7 @@ def test_changed_words_are_ordered_by_gain() -> None:
 
 def test_unjudged_query_is_explained() -> None:
     """It has ranks, but no scores. Its tables fit 100 columns."""
-    explained = explain(make_swap(make_contextual_model()), Query("rain " * 60 + "x" * 90), top=2)
+    explained = explain(make_swap(make_contextual()), Query("rain " * 60 + "x" * 90), top=2)
     assert (explained.is_judged, explained.scores, explained.num_relevant) == (False, {}, 0)
     assert explained.hits and explained.document.moved.keys() == {"wrong", "null"}
     assert "nothing judges this query" in " ".join(make_context_views(explained)[0].notes)

@@ -33,6 +33,13 @@ def make_model(architecture: str, **changes: Any) -> Biencoder | ContextualModel
     return model.eval()
 
 
+def make_contextual(**changes: Any) -> ContextualModel:
+    """Build a small contextual model with random weights."""
+    model = make_model("contextual", **changes)
+    assert isinstance(model, ContextualModel)
+    return model
+
+
 def export_small_model(
     folder: Path, architecture: str, to: str, **changes: Any
 ) -> tuple[Biencoder | ContextualModel, Path]:

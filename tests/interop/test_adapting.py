@@ -212,15 +212,7 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
         app(words, standalone_mode=False)
 
     adapt(few, out)
-    output = capsys.readouterr().out
-    assert "only 9 documents" in output and "run `adapt` again" in output
-    assert "Whitening can lower scores" in output
-    assert f"  repro evaluate --model {model} --suite SUITE --whiten own\n" in output
-    plain = SentenceTransformer(str(model), device="cpu")
-    fitted = fit_whitening_map(plain, DOCUMENTS[:9], DEFAULT_SHRINKAGE)
-    actual = SentenceTransformer(str(out), device="cpu").encode_document(TEXTS, show_progress_bar=False)
-    raw = plain.encode_document(TEXTS, show_progress_bar=False)
-    np.testing.assert_allclose(actual, fitted(raw), atol=1e-5, rtol=0)
+    assert "only 9 documents" in capsys.readouterr().out and (out / "modules.json").is_file()
     other = tmp_path / "other"
     for corpus, folder, options, message in (
         (few, out, (), "not empty"),

@@ -72,14 +72,6 @@ def get_header(output: str) -> list[str]:
     return next(line.split() for line in output.splitlines() if line.split()[:1] == ["collection"])
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "explain-context"])
-def test_help_names_how_contexts_are_filled(verb: str) -> None:
-    """The commands repeat documents. A run with `num_test_contexts` has null vectors, so its scores differ."""
-    help_text = " ".join(run_command(verb, "--help").replace("│", " ").split())
-    assert "repeated until the model has as many as it takes" in help_text
-    assert "num_test_contexts of a run adds null vectors instead" in help_text
-
-
 def test_contexts_are_compared_with_intervals(desk: Path) -> None:
     words = ("--model", "contextual", "--context", "own", "--context", "wrong", "--context", "null")
     output = evaluate(*words)

@@ -32,7 +32,7 @@ from repro.model.texts import Texts
 from tests.commands import ignore
 from tests.interop.checkpoints import EMBEDDERS, NULL, V1, V2, checkpoint_shapes, random_weights, write_checkpoint
 from tests.interop.rederived import first_stage, second_stage
-from tests.interop.small import CORPUS, TEXTS, make_model
+from tests.interop.small import CORPUS, TEXTS, make_contextual
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 COLON = 1024
@@ -156,8 +156,7 @@ def test_saving_twice_gives_identical_bytes(tmp_path: Path, kind: str, null: boo
 @pytest.mark.parametrize("residual", [False, True])
 def test_our_model_survives_authors_format(tmp_path: Path, residual: bool, prompts: str) -> None:
     options = {"num_soft_prompts": 8, "vocab_size": 30522, "num_contexts": 5, "num_first_stage_layers": 1}
-    model = make_model("contextual", prompts=prompts, residual=residual, **options)
-    assert isinstance(model, ContextualModel)
+    model = make_contextual(prompts=prompts, residual=residual, **options)
     export_official(model, tmp_path)
     again = load_official(tmp_path)
     assert is_official(tmp_path) and again.config.residual == residual

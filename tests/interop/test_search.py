@@ -144,13 +144,6 @@ def test_suites_of_one_stage_differ() -> None:
     assert desk.digest == validation.digest and desk.key != validation.key
 
 
-def test_missing_column_lists_each_name_once(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text('{"words": "rain"}\n')
-    with pytest.raises(ValueError, match="no column for the document") as caught:
-        find_corpus(str(tmp_path / "x.jsonl")).read()
-    assert str(caught.value).count("'text'") == 1
-
-
 def test_command_reads_stdin(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,19 +19,12 @@ from transformers import AutoModel
 from repro.interop.opening import open_model
 from repro.interop.self_contained import write_self_contained
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
-from repro.model.contextual import ContextualModel
-from tests.interop.small import make_model
+from tests.interop.small import make_contextual, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WORDS = [f"{word} number {n}" for n in range(4) for word in ("apple", "river", "engine")]
 SHUFFLED = pd.DataFrame({"text": WORDS}).sample(frac=1, random_state=3)["text"]
 QUERIES = ["how much is it", "a much longer question about the price of bread and of copper", "x"]
-
-
-def make_contextual() -> ContextualModel:
-    model = make_model("contextual")
-    assert isinstance(model, ContextualModel)
-    return model
 
 
 @pytest.fixture(scope="module")

@@ -85,11 +85,6 @@ def test_missing_rankings_are_counted(tmp_path: Path) -> None:
     assert scores["num_queries"] == 60 and scores["ndcg_at_10"] == pytest.approx(1 / 6)
 
 
-def test_only_junk_judged_scores_zero(tmp_path: Path) -> None:
-    files = write_files(tmp_path, {"q0": {"d0": 2.0}, "q1": {"d1": 1.0}}, {"q0": {"d0": 1}, "q1": {"d1": -2}})
-    assert score_files(*files)["ndcg_at_10"] == 0.5
-
-
 @pytest.mark.parametrize(
     ("run", "judgements", "message"),
     [

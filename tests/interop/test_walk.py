@@ -54,12 +54,6 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
     return Walk(folder, outputs, run, json.loads((folder / "out" / "records" / f"{run}.json").read_text()))
 
 
-def test_import_reports_its_findings(walk: Walk) -> None:
-    output = walk.outputs[0]
-    assert "600 pairs read, 600 kept, 5 domains" in output and "mine-smoke.json" in output
-    assert f"repro evaluate --model {walk.run} --suite mine" in output
-
-
 def test_run_trains_and_compares_models(walk: Walk) -> None:
     output, record = walk.outputs[1], walk.record
     assert "4 of 4 runs have ended" in output
@@ -100,11 +94,3 @@ def test_second_evaluation_repeats_scores(here: Walk) -> None:
     provenance = result["provenance"]
     assert provenance["model"]["run"] == here.run and provenance["model"]["weights"]
     assert provenance["asked"]["context_seed"] == 0
-
-
-@pytest.mark.usefixtures("here")
-def test_launch_starts_nothing_twice() -> None:
-    runs = "out/corpora/mine/mine-smoke.json"
-    run_command("launch", runs, "--scale", "smoke")
-    assert json.loads(run_command("plan", runs, "--json"))["missing"] == []
-    assert len(list(Path("out", "records").glob("*.json"))) == 4
