@@ -1,19 +1,20 @@
-"""Verdicts, tables, pages and the report follow from the records alone. Removing a record removes what it gave."""
+"""Verdicts, tables, pages and the report follow from the records alone, and `check --write` writes what is stale."""
 
 import csv
 import io
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 
-from repro.cli.inspect import check
+from repro.cli import regenerate as renewing
 from repro.cli.main import app
 from repro.records import lookup
 from repro.records.store import read_records
@@ -23,8 +24,9 @@ from repro.report.markdown_pages import regenerate_pages
 from repro.report.tables import sort_judgements
 from repro.report.view import View
 from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
-from repro.spec.registry import artefacts, experiments
+from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.statistics.judge import Judgement
+from tests.commands import get_exit_code
 from tests.hand_made import NDCG, above, publish, write_scores
 
 pytestmark = pytest.mark.usefixtures("judged_home")
@@ -105,34 +107,12 @@ def test_strict_check_sets_exit_code(
 ) -> None:
     chosen = tuple(claim for claim in CLAIMS if claim.id in claims)
     monkeypatch.setattr(lookup, "experiments", lambda: (replace(EXPERIMENT, claims=chosen),))
-    check(strict=False)
-    assert get_exit_code(strict=True) == code
+    assert get_exit_code("check") == 0
+    capsys.readouterr()
+    assert get_exit_code("check", "--strict") == code
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith(f"{len(claims)} claim{'s' * (len(claims) > 1)}: ")
-    assert get_exit_code(strict=True, as_json=True) == code
-
-
-def get_exit_code(**options: bool) -> int:
-    """Return the exit code of `check`."""
-    try:
-        check(**options)
-    except typer.Exit as exit:
-        return exit.exit_code
-    return 0
-
-
-def test_dry_run_writes_nothing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "PAGE.md"
-    page.write_text("old")
-    monkeypatch.setattr(lookup, "experiments", lambda: (EXPERIMENT,))
-    monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
-    monkeypatch.setattr("repro.cli.figures.make_gallery_pictures", dict)
-    assert get_exit_code(write=True, dry_run=True) == 1 and page.read_text() == "old"
-    assert get_exit_code(write=True) == 0 and page.read_text() == "fresh"
-    assert get_exit_code(write=True, dry_run=True) == 0
-    assert capsys.readouterr().err.splitlines() == ["PAGE.md would change", "PAGE.md was updated"]
+    assert get_exit_code("check", "--strict", "--json") == code
 
 
 def test_pages_match_committed_records() -> None:
@@ -176,3 +156,44 @@ def test_json_uses_the_thresholds_unit(capsys: pytest.CaptureFixture[str]) -> No
     assert sum(threshold != 0 for threshold in thresholds.values()) > 1
     for row in holding:
         assert all(comparison["low"] >= thresholds[row["claim"]] for comparison in row["comparisons"]), row["claim"]
+
+
+def test_stale_files_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stale page and missing golden metrics are listed by a dry run, then written. A current picture is neither."""
+    page, picture = tmp_path / "PAGE.md", tmp_path / "picture.svg"
+    page.write_text("old")
+    picture.write_text("<svg/>")
+    missing = [find_experiment("figure14")]
+    make_golden = Mock(side_effect=lambda experiment: missing.remove(experiment) or tmp_path)
+    monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
+    monkeypatch.setattr("repro.cli.figures.make_gallery_pictures", dict)
+    monkeypatch.setattr(renewing, "make_front_pictures", lambda: {picture: "<svg/>"})
+    monkeypatch.setattr(renewing, "list_without_golden", lambda: list(missing))
+    monkeypatch.setattr(renewing, "make_golden", make_golden)
+    monkeypatch.setattr(lookup, "experiments", lambda: ())
+    assert get_exit_code("check", "--write", "--dry-run") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["PAGE.md would change", "figure14.json would be made by 6 runs at smoke"]
+    assert page.read_text() == "old" and not make_golden.called
+    assert get_exit_code("check", "--write") == 0
+    assert page.read_text() == "fresh" and "picture.svg" not in capsys.readouterr().err
+    assert get_exit_code("check", "--write", "--dry-run") == 0 and capsys.readouterr().err == ""
+    make_golden.assert_called_once_with(find_experiment("figure14"))
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_only_failed_smoke_run_shows_output(
+    succeeds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    child = tmp_path / "child"
+    child.write_text(f"#!/bin/sh\necho drawn: $REPRO_HOME/figure.svg >&2\nexit {0 if succeeds else 1}\n")
+    child.chmod(0o755)
+    monkeypatch.setattr(renewing.sys, "executable", str(child))
+    monkeypatch.setattr(renewing, "list_golden_runs", lambda experiment: [])
+    monkeypatch.setattr(renewing, "write_golden", lambda name, records: tmp_path)
+    message = "`repro run figure14 --scale smoke` failed, see above"
+    with nullcontext() if succeeds else pytest.raises(ValueError, match=message):
+        renewing.make_golden(find_experiment("figure14"))
+    assert ("drawn: " in capfd.readouterr().err) is not succeeds

@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
@@ -33,7 +35,7 @@ from repro.report.tables import (
     sort_judgements,
 )
 from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
-from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
+from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick
 from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments
@@ -294,19 +296,6 @@ def test_narrow_terminals_get_fewer_columns(width: int, least: int, render_at: R
     assert "NDCG@10" in shown and {name for name in header[1:] if name in note} == {*header[1:]} - shown
 
 
-@pytest.mark.parametrize("width", [64, 80, 200])
-def test_narrow_ledger_wraps_sentences(width: int, render_at: RenderAt) -> None:
-    pairs = [(term("train/loss", seed=1), term("train/loss", seed=0))]
-    claim = Claim.order("T1.b", "long words " * 12, pairs=pairs, margin=0.01, source="s", because="b")
-    comparisons = (Comparison(0.0146, 0.0073, 0.0219),)
-    judgement = Judgement(claim, "HOLDS", "desk", comparisons, Unit("points", 100.0), (3, 4, 5, 6, 7))
-    lines = render_at(make_claims_view([judgement], "Claims"), width)
-    (line,) = (line for line in lines if "T1.b" in line)
-    assert re.findall(r"T1.b +HOLDS +\+1.46 +\(\+0.73 to \+2.19\) +> 0.01 points +3–7", line)
-    assert ("long words" in line) == (width == 200)
-    assert " ".join(" ".join(lines).split()).count("long words") == 12
-
-
 CLAIMS: dict[str, Claim] = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
 POINTS, NATS = Unit("points", 100.0, 2), Unit("nats", 1.0, 2)
 
@@ -477,3 +466,43 @@ def test_encoding_progress_counts_all_calls() -> None:
     report(20, 50)
     (line,) = lines
     assert "150 texts" in line and "10 s" in line
+
+
+DOCUMENT = "\\documentclass{article}\\usepackage{graphicx}\\begin{document}\n%s\\end{document}\n"
+
+
+def find_problems(text: str, folder: Path) -> list[str]:
+    """Return the errors of pdflatex and the lines that are wider than the page."""
+    (folder / "tables.tex").write_text(DOCUMENT % text)
+    command = ("pdflatex", "-interaction=nonstopmode", "tables.tex")
+    output = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False).stdout
+    return re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", output, re.MULTILINE)
+
+
+def test_latex_is_ascii_and_compiles(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    app(["show", "all", "--format", "latex"], standalone_mode=False)
+    text = capsys.readouterr().out
+    num_artefacts = sum(bool(experiment.runs("desk")) for experiment, _ in artefacts().values())
+    assert text.count(r"\begin{tabular}") >= num_artefacts
+    assert text.isascii()
+    if shutil.which("pdflatex"):
+        body = "\\noindent\n" + text.replace("\n\n", "\n\n\\noindent\n")
+        assert find_problems(body, tmp_path) == []
+
+
+def test_negative_numbers_get_a_minus() -> None:
+    view = View("t", ("claim", "effect", "interval"), (("F1-b of 2026-11-22", "-1.25", "[-2.0, -0.5]"),))
+    assert r"F1-b of 2026-11-22 & $-$1.25 & [$-$2.0, $-$0.5] \\" in as_latex(view)
+
+
+def test_notes_become_comments() -> None:
+    lines = as_latex(View("t", ("a", "b"), (("x", "1 ± 2"),), (SPREAD_NOTE,))).splitlines()
+    assert lines[-2:] == [r"\end{tabular}", r"% $\pm$: standard deviation over the runs that ``seeds'' counts"]
+
+
+def test_wide_table_is_scaled() -> None:
+    wide = View("t", tuple(f"column {number}" for number in range(9)), (("1.0 ± 0.1",) * 9,))
+    text = as_latex(wide)
+    assert "\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}" in text and "\\end{tabular}}\n" in text
+    assert "% needs \\usepackage{graphicx}" in text
+    assert "graphicx" not in as_latex(View("t", ("a", "b"), (("x", "1"),)))
