@@ -369,7 +369,7 @@ def test_many_answers_are_kept_with_warning(tmp_path: Path) -> None:
     corpus = import_rows(tmp_path, rows)
     report = json.loads((make_corpus_stage(corpus.corpus).build() / "report.json").read_text())
     pairs, collection = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow"), open_collection(corpus)
-    relevant = set().union(*find_answers(collection).values())
+    relevant = set[str]().union(*find_answers(collection).values())
     indices = np.arange(len(pairs))
     num_trained = sum(document in relevant for document in pairs.texts("document", indices))
     assert report["trained_answers"] == num_trained > 0.2 * len(pairs)

@@ -42,12 +42,17 @@ BAD_VALUES: dict[str, list[Any]] = {
     "nested_sizes": ["32+16", "12+32", "64", "0+8", "8+8", "8+wide", "8,16", "8+", "-8", "²"],
     "batchsize": [3],
 }
-PHASES = {"pretraining_corpus": "desk", "num_pretraining_steps": 5, "sampler": "domain", "mixing_alpha": 0.5}
-BLIND = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
+PHASES: dict[str, Any] = {
+    "pretraining_corpus": "desk",
+    "num_pretraining_steps": 5,
+    "sampler": "domain",
+    "mixing_alpha": 0.5,
+}
+BLIND: dict[str, Any] = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
 NOT_BLIND = (("test_contexts", "own+null"), ("architecture", "biencoder"), ("pooling", "frequency"),
              ("measure", "cross"), ("num_test_contexts", 2))  # fmt: skip
 """Values that a run without context documents cannot have."""
-BAD_COMBINATIONS = [
+BAD_COMBINATIONS: list[dict[str, Any]] = [
     *({"num_test_contexts": 2, "measure": name} for name in ("spread", "cross", "mteb", "adaptive")),
     *({"sampler": "domain", "mixing_alpha": alpha} for alpha in (1.5, -0.1)),
     {"sampler": "random", "mixing_alpha": 0.5},
