@@ -154,17 +154,9 @@ def adapt(
     ],
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
     shrinkage: Shrinkage = None,
-    average: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="share of --base in the averaged weights, for example 0.5")
-    ] = None,
-    base: Annotated[str | None, typer.Option(help="the encoder from which the model was fine-tuned")] = None,
 ) -> None:
     """Whiten an encoder by a corpus, without training, and write a folder that sentence-transformers opens."""
-    if (average is None) != (base is None):
-        raise ValueError(f"--average {average} with --base {base}: give both or neither")
     check_model(model)
-    if base is not None:
-        check_model(base)
     check_export(model, to, "sentence-transformers")
     from repro.interop.corpus import find_corpus
 
@@ -172,8 +164,7 @@ def adapt(
     print_progress(f"opening {model}")
     from repro.interop.adapting import adapt_model
 
-    lines = adapt_model(model, corpus, to, shrinkage=shrinkage, average=average, base_model=base, progress=print_line)
-    for line in lines:
+    for line in adapt_model(model, corpus, to, shrinkage=shrinkage, progress=print_line):
         print_line(line)
 
 

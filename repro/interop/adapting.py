@@ -7,9 +7,6 @@
 3. The folder holds the modules of the model and these two. It opens with sentence-transformers alone. Prompts and
    similarity function stay the same.
 
-Before step 1, the weights can be averaged with those of the encoder that the model was fine-tuned from (Wortsman et al.
-2022, arXiv 2109.01903). This costs some accuracy on text like the training text and improves it on other text.
-
 Shapes: N documents, H dimensions.
 """
 
@@ -50,8 +47,6 @@ def adapt_model(
     folder: Path,
     *,
     shrinkage: float | None = None,
-    average: float | None = None,
-    base_model: str | None = None,
     progress: Progress = print,
 ) -> list[str]:
     """Write the model, whitened by the corpus, as a sentence-transformers folder. Return lines to print.
@@ -61,13 +56,8 @@ def adapt_model(
         corpus: A BEIR folder, a file of documents, or the name of an imported corpus or suite.
         folder: Target folder. It is written completely or not at all.
         shrinkage: Shrinkage s of the covariance. Default: `DEFAULT_SHRINKAGE`.
-        average: Share of `base_model` in the averaged weights, from 0 to 1. Default: no averaging.
-        base_model: The encoder that the model was fine-tuned from.
     """
     model = open_stock(source, progress)
-    if average is not None and base_model is not None:
-        average_weights(model, open_stock(base_model, progress), average)
-        progress(f"averaged the weights: {1 - average:g} of {source}, {average:g} of {base_model}")
     texts, num_collections = read_distinct_documents(corpus, progress)
     if shrinkage is None:
         shrinkage = DEFAULT_SHRINKAGE
@@ -75,12 +65,12 @@ def adapt_model(
     with atomic_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
         # without it, an evaluation could not count the queries that the model was trained on
-        training_run = find_training_run(source) or find_training_run(base_model or "")
+        training_run = find_training_run(source)
         if training_run is not None:
             write_trained_on(part, training_run)
         with atomic_file(part / "README.md") as card:
             documents = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
-            card.write_text(_format_card(source, documents, shrinkage, average, base_model), encoding="utf-8")
+            card.write_text(_format_card(source, documents, shrinkage), encoding="utf-8")
         if folder.is_dir():
             folder.rmdir()
     small_sample = describe_small_sample(len(texts))
@@ -96,7 +86,7 @@ def adapt_model(
         "  from sentence_transformers import SentenceTransformer",
         f'  model = SentenceTransformer("{folder}")',
         *UPDATE_NOTE,
-        *_format_check(source, corpus, folder, shrinkage, is_averaged=average is not None),
+        *_format_check(source, corpus, shrinkage),
     ]
 
 
@@ -107,16 +97,12 @@ UPDATE_NOTE = (
 )
 
 
-def _format_check(source: str, corpus: str, folder: Path, shrinkage: float, *, is_averaged: bool) -> list[str]:
+def _format_check(source: str, corpus: str, shrinkage: float) -> list[str]:
     """Return how to measure the gain, which needs judged queries, with the command."""
     # a file of documents has no queries, so the user has to name a suite
     suite = "SUITE" if find_corpus(corpus).kind == "file" else shlex.quote(corpus)
-    if is_averaged:
-        # `--whiten` would whiten the vectors of the model before averaging
-        command = f"repro evaluate --compare {shlex.quote(str(folder))} {shlex.quote(source)} --suite {suite}"
-    else:
-        command = f"repro evaluate --model {shlex.quote(source)} --suite {suite} --whiten own"
-        command += "" if shrinkage == DEFAULT_SHRINKAGE else f" --shrinkage {shrinkage:g}"
+    command = f"repro evaluate --model {shlex.quote(source)} --suite {suite} --whiten own"
+    command += "" if shrinkage == DEFAULT_SHRINKAGE else f" --shrinkage {shrinkage:g}"
     return [
         "Whitening can lower scores. If you have judged queries for this text, measure the gain with",
         f"  {command}",
@@ -164,33 +150,6 @@ def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
     return as_sentence_transformer(opened.model)
 
 
-def average_weights(model: SentenceTransformer, base: SentenceTransformer, share: float) -> None:
-    """Replace each weight w of `model` by (1 − share) · w + share · w_base, in place.
-
-    Raises:
-        ValueError: if the share is outside 0 to 1, or if the weights of the models differ in name or shape.
-    """
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"--average {share}: must be from 0 to 1")
-    weights, base_weights = model.state_dict(), base.state_dict()
-    # a weight that only one model has differs too, since its shape is None for the other
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    base_shapes = {name: weight.shape for name, weight in base_weights.items()}
-    different = sorted(name for name in shapes | base_shapes if shapes.get(name) != base_shapes.get(name))
-    if different:
-        raise ValueError(
-            f"--base is not an encoder that the model was fine-tuned from: {len(different)} weights differ in name or "
-            f"shape, first {different[0]!r}"
-        )
-    averaged = {}
-    with torch.no_grad():
-        for name, weight in weights.items():
-            # integer buffers, such as position ids, cannot be interpolated
-            is_float = weight.is_floating_point()
-            averaged[name] = torch.lerp(weight, base_weights[name].to(weight), share) if is_float else weight
-    model.load_state_dict(averaged)
-
-
 def fit_whitening_map(
     model: SentenceTransformer, texts: list[str], shrinkage: float, progress: Progress = print
 ) -> AffineMap:
@@ -227,22 +186,14 @@ def append_map(model: SentenceTransformer, affine: AffineMap) -> SentenceTransfo
     ).eval()
 
 
-def _get_public_name(source: str) -> str:
-    """Return the name of a model for its card. Of a folder, this is the last part of its path."""
-    return Path(source).resolve().name if Path(source).is_dir() else source
-
-
-def _format_card(source: str, documents: str, shrinkage: float, average: float | None, base_model: str | None) -> str:
-    name = _get_public_name(source)
-    averaging = ""
-    if average is not None and base_model is not None:
-        base_name = _get_public_name(base_model)
-        averaging = f"Its weights are {1 - average:g} of that model and {average:g} of {base_name}.\n"
+def _format_card(source: str, documents: str, shrinkage: float) -> str:
+    # of a folder, the card names only the last part of its path
+    name = Path(source).resolve().name if Path(source).is_dir() else source
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n\n"
         f"# {name}, whitened by a corpus\n\n"
         f"The vectors of `{name}`, mapped by the mean and the covariance of {documents} "
-        f"(shrinkage {shrinkage:g}) and normalised. No training.\n{averaging}\n"
+        f"(shrinkage {shrinkage:g}) and normalised. No training.\n\n"
         "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
         "queries = model.encode_query([...])\ndocuments = model.encode_document([...])\n"
         "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in UPDATE_NOTE) + "\n\n"

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
@@ -17,7 +16,6 @@ from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening
 from repro.interop.adapting import (
     adapt_model,
     append_map,
-    average_weights,
     fit_whitening_map,
     read_distinct_documents,
 )
@@ -79,22 +77,6 @@ def test_passage_prompts_become_document_prompts() -> None:
     for text, encode in (("rain ", adapted.encode_query), ("cloud ", adapted.encode_document)):
         raw = stock.encode([text + other for other in TEXTS], prompt="", show_progress_bar=False)
         np.testing.assert_allclose(encode(TEXTS, show_progress_bar=False), fitted(raw), atol=1e-5, rtol=0)
-
-
-def test_weights_are_averaged() -> None:
-    """Each weight is (1 − share) of the model plus share of its base. Other shapes are refused."""
-    model, start = (as_sentence_transformer(make_model("biencoder")) for _ in range(2))
-    with torch.no_grad():
-        for weight in start.parameters():
-            weight.mul_(3.0)
-    expected = {name: 0.75 * weight + 0.25 * 3.0 * weight for name, weight in model.state_dict().items()}
-    average_weights(model, start, 0.25)
-    for name, weight in model.named_parameters():
-        torch.testing.assert_close(weight.data, expected[name])
-    with pytest.raises(ValueError, match="differ in name or shape"):
-        average_weights(model, as_sentence_transformer(make_model("biencoder", hidden_size=24)), 0.5)
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        average_weights(model, start, 1.5)
 
 
 def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
@@ -207,40 +189,33 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     few = write_lines(tmp_path / "few.txt", DOCUMENTS[:9])
     single = write_lines(tmp_path / "single.txt", DOCUMENTS[:1])
 
-    def adapt(corpus: Path, folder: Path, *options: str) -> None:
-        words = ["adapt", str(model), "--corpus", str(corpus), "--to", str(folder), *options]
+    def adapt(corpus: Path, folder: Path) -> None:
+        words = ["adapt", str(model), "--corpus", str(corpus), "--to", str(folder)]
         app(words, standalone_mode=False)
 
     adapt(few, out)
     assert "only 9 documents" in capsys.readouterr().out and (out / "modules.json").is_file()
     other = tmp_path / "other"
-    for corpus, folder, options, message in (
-        (few, out, (), "not empty"),
-        (few, other, ("--average", "0.5"), "both or neither"),
-        (single, other, (), "at least 2"),
-    ):
+    for corpus, folder, message in ((few, out, "not empty"), (single, other, "at least 2")):
         with pytest.raises(ValueError, match=message):
-            adapt(corpus, folder, *options)
+            adapt(corpus, folder)
     assert not other.exists()
 
 
 def test_gain_can_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The printed command evaluates the same whitening on the corpus, or the folder itself if weights were averaged."""
+    """The printed command evaluates the same whitening on the corpus."""
     model, corpus = tmp_path / "plain", tmp_path / "my corpus"
     export_sentence_transformers(make_model("biencoder"), model)
     ids = tuple(f"d{n}" for n in range(len(DOCUMENTS)))
     judgements = {f"q{n}": {f"d{n}": 1} for n in range(4)}
     write_beir_folder(corpus, Retrieval("c", ids, tuple(DOCUMENTS), tuple(judgements), tuple(TEXTS[:4]), judgements))
-    words = ["adapt", str(model), "--corpus", str(corpus), "--to"]
-    for name, options, verb in (
-        ("whitened", ["--shrinkage", "0.7"], f"--model {model} --suite '{corpus}' --whiten own --shrinkage 0.7"),
-        ("averaged", ["--average", "0.5", "--base", str(model)], f"--compare {tmp_path / 'averaged'} {model}"),
-    ):
-        app([*words, str(tmp_path / name), *options], standalone_mode=False)
-        program, *command = shlex.split(capsys.readouterr().out.splitlines()[-1])
-        assert program == "repro" and shlex.join(command).startswith(f"evaluate {verb}")
-        app([*command, "--out", str(tmp_path / f"{name} scores"), "--no-bm25"], standalone_mode=False)
-        assert " whitened" in capsys.readouterr().out or name == "averaged"
+    words = ["adapt", str(model), "--corpus", str(corpus), "--to", str(tmp_path / "out"), "--shrinkage", "0.7"]
+    app(words, standalone_mode=False)
+    program, *command = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert program == "repro"
+    assert shlex.join(command) == f"evaluate --model {model} --suite '{corpus}' --whiten own --shrinkage 0.7"
+    app([*command, "--out", str(tmp_path / "scores"), "--no-bm25"], standalone_mode=False)
+    assert " whitened" in capsys.readouterr().out
 
 
 def test_contextual_models_are_refused(tmp_path: Path) -> None:
