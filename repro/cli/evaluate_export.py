@@ -69,7 +69,7 @@ def evaluate(
     ] = None,
     whiten: Annotated[
         list[str] | None,
-        typer.Option(help="also score vectors whitened by this corpus: own, wrong or random, repeatable"),
+        typer.Option(help="also score vectors whitened by this corpus: own or wrong, repeatable"),
     ] = None,
     shrinkage: Shrinkage = None,
     width: Annotated[

@@ -6,7 +6,7 @@ Metric paths:
 - `desk+wrong/…`, `desk+null/…`: under another context than documents of the searched corpus.
 - `desk+width16/…`, `desk+wrong-width16/…`: the first 16 dimensions of the vectors, normalised again.
 - `desk+svd16/…`: the same of vectors that were rotated first.
-- `desk+whitened/…`, `desk+whitened-wrong/…`, `desk+whitened-random/…`: vectors whitened by a corpus.
+- `desk+whitened/…`, `desk+whitened-wrong/…`: vectors whitened by a corpus.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Setting:
     keeps_lengths: bool = False  # the vectors are not unit vectors, so prefixes are not normalised
     # rotation of the vectors under "own", whose prefixes are then scored too
     directions_WW: np.ndarray | None = None
-    # corpora that the vectors under "own" are also whitened by: own, wrong, random
+    # corpora that the vectors under "own" are also whitened by: own, wrong
     whitened: Sequence[str] = ()
     shrinkage: float | None = None  # of the whitening, by default DEFAULT_SHRINKAGE
 
@@ -82,7 +82,7 @@ class Setting:
             raise ValueError(
                 f"contexts {list(self.contexts)} with num_contexts=0: without documents there is only 'own'"
             )
-        if "random" in (*self.contexts, *self.whitened) and self.pool is None:
+        if "random" in self.contexts and self.pool is None:
             raise ValueError("the context 'random' needs a pool of general text: pass `pool`")
 
 
@@ -240,8 +240,7 @@ class ModelSystem(System):
     def _fit_whitening(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
         """Return the whitening by all distinct documents of a corpus, as `repro adapt` fits it.
 
-        Training text has as many as the searched corpus. A contextual model embeds another corpus under documents of
-        that corpus.
+        A contextual model embeds another corpus under documents of that corpus.
         """
         if source != OWN:
             corpus = self.source(collection, make_whitened_view(source))
@@ -250,9 +249,9 @@ class ModelSystem(System):
                 context = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 # The statistics are those of another corpus, which the model must see as its own context.
                 self.encoder.set_context(context.texts, self.setting.seed, "document")
-            # As many random texts as the searched corpus has, so that both covariances are equally noisy.
-            count = len(documents) if source == "random" else len(corpus.documents)
-            texts = draw_context("random", corpus, num_contexts=count, seed=self.setting.seed).texts or []
+            # all of its documents, in an order by the seed
+            order = draw_context("random", corpus, num_contexts=len(corpus.documents), seed=self.setting.seed)
+            texts = order.texts or []
             documents = self.encoder.encode([texts[row] for row in list_distinct_rows(texts)], "document")
         else:
             rows = list_distinct_rows(self._get_documents(collection.retrieval))

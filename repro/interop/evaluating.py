@@ -15,9 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.data.beir import Retrieval
-from repro.data.pairs import read_pairs
-from repro.evaluate.adaptation import SOURCES, WHITENED
+from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.first_stage import get_run_tokenizer
 from repro.evaluate.result_cache import ResultCache
@@ -54,12 +52,10 @@ from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import review_seen_queries
 from repro.interop.trained_widths import describe_widths, list_width_warnings, parse_widths
 from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
-from repro.pipeline.corpora import make_corpus_stage
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.report.query_scores import QueryScores
 from repro.report.scores import POINTS, list_contexts
 from repro.report.view import View
-from repro.seeds import make_rng
 from repro.spec.identity import run_id
 from repro.storage.digests import hash_json
 from repro.storage.files import write_json
@@ -68,6 +64,7 @@ from repro.text import count_noun, format_number, format_seconds, make_encoding_
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
+WHITENING_SOURCES = ("own", "wrong")
 UNCHANGED_LABEL = "unchanged"
 """Label of the original vectors next to whitened ones."""
 
@@ -88,7 +85,7 @@ class EvaluationRequest:
         compare_with: Another model.
         widths: Prefixes of the vectors to score in addition to the full width, for example "16,32,full".
         wrong_from: The suite or folder that provides the wrong corpus.
-        whiten: Corpora that the vectors are also whitened by: "own", "wrong", "random".
+        whiten: Corpora that the vectors are also whitened by: "own", "wrong".
         shrinkage: Shrinkage of the whitening.
         leave_out_seen: Score only queries that no model was trained on.
     """
@@ -337,7 +334,6 @@ class _Evaluator:
             num_contexts=num_contexts,
             seed=request.context_seed,
             wrong_from=find_wrong_source(request.wrong_from, self.suite, self.progress) if needs_wrong else None,
-            pool=self._sample_training_text(opened) if "random" in request.whiten else None,
             widths=widths,
             keeps_lengths=bool(getattr(opened.model, "keeps_lengths", False)),
             whitened=request.whiten,
@@ -360,21 +356,6 @@ class _Evaluator:
         for name, collection in self.collections.items():
             scored.cut[name], scored.unknown[name] = estimate_unread_shares(opened.model, collection)
         return scored
-
-    def _sample_training_text(self, opened: Opened) -> Retrieval:
-        """Return distinct training documents, as a collection without queries.
-
-        They come from the corpus of the model's run, or of `desk` if there is no run.
-        """
-        # As many texts as the largest collection. Smaller collections take a part of them.
-        count = max(len(collection.retrieval.documents) for collection in self.collections.values())
-        corpus = "desk" if opened.run is None else opened.run.corpus
-        pairs = read_pairs(make_corpus_stage(corpus).build(self.progress) / "train.arrow")
-        # twice as many as needed, since documents repeat
-        order = make_rng(self.request.context_seed, "adaptation", "drawn pairs").permutation(len(pairs))
-        texts = list(dict.fromkeys(pairs.texts("document", order[: 2 * count])))[:count]
-        self.progress(f"whitened by random text: {len(texts)} training documents of {corpus}")
-        return Retrieval(f"training text of {corpus}", tuple(map(str, range(len(texts)))), tuple(texts), (), (), {})
 
     def score_bm25(self, source: str) -> Scored:
         """Score BM25. Raises ValueError if options are given that need vectors, and no other model has any."""
@@ -496,9 +477,9 @@ def _resolve_folder(value: Any) -> Any:
 
 def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> None:
     """Raise ValueError for an unknown source, and for a shrinkage without one."""
-    unknown = sorted(set(sources) - set(SOURCES))
+    unknown = sorted(set(sources) - set(WHITENING_SOURCES))
     if unknown:
-        raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(SOURCES)}")
+        raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(WHITENING_SOURCES)}")
     if shrinkage is not None and not sources:
         raise ValueError(f"--shrinkage {shrinkage}: nothing is whitened; add --whiten own")
 
