@@ -17,8 +17,6 @@ from repro.text import ABSENT, format_number
 
 MEASURE_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
 BM25 = "bm25"
-CLEAR_LEAD = 5.0
-"""Lead of BM25, in points, from which on advice is printed."""
 INTERVAL_NOTE = (
     "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
     "not another training seed, other collections or another draw of context documents."
@@ -183,22 +181,3 @@ def list_unknown_token_warnings(unknown: Mapping[str, float | None]) -> list[str
         return []
     listed = ", ".join(f"{name} {share:.0%}" for name, share in high.items())
     return [f"warning: unknown tokens: {listed}: the model's vocabulary lacks words of these texts"]
-
-
-def list_suggestions(
-    differences: Sequence[Difference], cut: Mapping[str, float | None], max_tokens: int | None
-) -> list[str]:
-    """Return suggestions if BM25 leads by at least `CLEAR_LEAD` points and the interval excludes zero, else nothing."""
-    # Both conditions: a lead that is large but uncertain gives no reason for advice.
-    losses = [row for row in differences if row.other == BM25 and row.points <= -CLEAR_LEAD and (row.high or 0) < 0]
-    if not losses:
-        return []
-    shares = list(_drop_missing(cut).values())
-    cut_note = f" ({np.mean(shares):.0%} of the documents are cut at {max_tokens} tokens)" if shares else ""
-    return [
-        f"BM25 is {-losses[0].points:.1f} points ahead: search text like this with BM25 until the model has learned "
-        "more. What helps:",
-        f"  longer texts: a larger max_tokens{cut_note}",
-        "  a pretrained start: `repro data plan NAME` for a corpus of your own, `--scale mini` elsewhere",
-        "  more steps, if the training loss still falls: a larger num_steps in the file of runs",
-    ]

@@ -38,7 +38,6 @@ from repro.interop.comparison import (
     compute_collection_differences,
     compute_differences,
     list_comparison_notes,
-    list_suggestions,
     list_unknown_token_warnings,
     make_collection_view,
     make_differences_view,
@@ -163,11 +162,10 @@ class Scores:
 
     @property
     def advice(self) -> list[str]:
-        """Warnings and suggestions: seen queries, unknown tokens, untrained prefixes, a large lead of BM25."""
+        """Warnings about seen queries, unknown tokens and untrained prefixes."""
         metadata = self.provenance["model"]
         unknown = list_unknown_token_warnings(self.provenance["unknown_tokens"])
-        suggestions = list_suggestions(self.differences, self.provenance["cut"], metadata.get("max_tokens"))
-        return [*self.warnings, *unknown, *list_width_warnings(metadata, self.suite, self.metrics), *suggestions]
+        return [*self.warnings, *unknown, *list_width_warnings(metadata, self.suite, self.metrics)]
 
 
 def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, progress: Progress = print) -> Scores:

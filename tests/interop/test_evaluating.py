@@ -1,4 +1,4 @@
-"""`repro evaluate`: comparisons of systems, intervals, suggestions and refused requests."""
+"""`repro evaluate`: comparisons of systems, intervals and refused requests."""
 
 import json
 import shutil
@@ -16,10 +16,8 @@ from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.arguments import to_device
 from repro.interop.comparison import (
-    Difference,
     compute_collection_differences,
     compute_differences,
-    list_suggestions,
     make_differences_view,
 )
 from repro.interop.evaluating import format_whitening_lines
@@ -264,21 +262,11 @@ def test_single_queries_have_no_interval() -> None:
     assert view.rows[0][1:3] == ("-65.00", "–") and "one query" in view.notes[0]
     (line,) = format_whitening_lines(compute_differences([whole, other]))
     assert "+65.0 points (no interval" in line and "do not deploy" in line
-    assert not list_suggestions([Difference("own", "bm25", -9.0, None, None, 0, 2)], {}, 40)
 
 
-def test_bm25_lead_gives_advice(desk: Path) -> None:
+def test_bm25_is_scored_alone(desk: Path) -> None:
     result = evaluate_json("--model", "bm25")
     assert result["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and result["beside"] == {}
-    output = evaluate("--model", "plain")
-    assert all(words in output for words in ("points ahead", "tokens)", "--scale mini", "num_steps"))
-
-
-def test_small_leads_give_no_advice() -> None:
-    behind = Difference("own", "bm25", -9.0, -12.0, -6.0, 0, 2)
-    assert list_suggestions([behind], {"x": 0.25}, 40)[1].endswith("(25% of the documents are cut at 40 tokens)")
-    for other, points in (("bm25", (-9.0, -19.0, 1.0)), ("bm25", (-3.0, -4.0, -2.0)), ("wrong", (-9.0, -12.0, -6.0))):
-        assert not list_suggestions([Difference("own", other, *points, 0, 2)], {}, 40)
 
 
 def test_cut_share_is_of_whole_lengths(desk: Path) -> None:
