@@ -1,4 +1,4 @@
-"""Estimate disk, memory and hours of each stage at the paper's size, with the source of each figure.
+"""Estimate disk, memory and hours of each stage at the paper's size.
 
 Disk follows from the number of pairs. Hours on a core are measured per pair or token, in `benchmarks/paper_scale.json` and
 `benchmarks/tokenizing.json`. Hours of an encoder or of K-means are operations divided by the assumed speed in `cost.py`.
@@ -72,6 +72,11 @@ MICROSECONDS_PER_TOKEN = 0.85
 NUM_ENCODER_LAYERS = 12
 """Layers of the paper's surrogate and filter: the encoder of GTR-base, and nomic-embed."""
 WORD_VECTORS = "minilm-words"
+ASSUMPTIONS = (
+    "hours of a core are measured, except those of negatives. The others are operations at an assumed speed: on a GPU "
+    f"{ASSUMED_FLOPS_PER_SECOND['gpu']:.0e} per second in bfloat16 and {ASSUMED_FLOAT32_FLOPS_PER_SECOND:.0e} in float32, on a core "
+    f"{ASSUMED_FLOPS_PER_SECOND['cpu']:.0e}. Texts are assumed to have {TEXT_SHARE} of the longest length"
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,6 @@ class StageCost:
     memory_bytes: float
     hours: float
     on: str  # core, GPU
-    how: str  # source of the figures
     note: str = ""  # details of this stage
 
     @property
@@ -127,13 +131,10 @@ class Selection:
         self,
         name: str,
         disk_per_pair: float,
-        disk: str,
         *,
         rates: Rates | None = None,
         further_bytes: float = 0.0,
-        further: str = "",
         hours: float | None = None,
-        time: str = "",
         on: str = "core",
         note: str = "",
     ) -> StageCost:
@@ -141,21 +142,17 @@ class Selection:
 
         Args:
             name: the kind of stage, and what distinguishes it from others of this kind.
-            disk_per_pair: bytes of disk per pair, and `disk` their source.
+            disk_per_pair: bytes of disk per pair.
             rates: memory and time, by default those of the kind.
-            further_bytes: memory that the rates do not cover, and `further` its source.
-            hours: on a core or GPU (`on`), and `time` their source. By default they follow from the rates.
+            further_bytes: memory that the rates do not cover.
+            hours: on a core or GPU (`on`). By default they follow from the rates.
             note: details of this stage.
         """
         rates = rates or RATES[name.partition(" ")[0]]
         if hours is None:
             hours = rates.microseconds_per_pair * self.num_pairs / 3.6e9
-            time = f"{rates.microseconds_per_pair:g} µs per pair, measured on one core{time}"
-        per_pair = f"{rates.bytes_per_pair} bytes per pair" if rates.bytes_per_pair else ""
-        memory = " and ".join(filter(None, [f"{rates.peak_gib} GiB", per_pair, further]))
         memory_bytes = rates.peak_gib * GIB + rates.bytes_per_pair * self.num_pairs + further_bytes
-        how = f"disk: {disk}; memory: {memory}; time: {time}"
-        return StageCost(self.title, name, disk_per_pair * self.num_pairs, memory_bytes, hours, on, how, note)
+        return StageCost(self.title, name, disk_per_pair * self.num_pairs, memory_bytes, hours, on, note)
 
 
 def estimate_stage_costs(runs: Iterable[Run]) -> tuple[StageCost, ...]:
@@ -184,7 +181,7 @@ def list_unknown_corpora(runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
-    """Yield the costs as lines of text: a row per stage, then the source of the figures per kind."""
+    """Yield the costs as lines of text: a row per stage, then the assumptions."""
     if not costs:
         return
     disk = sum(cost.disk_bytes for cost in costs) / GIB
@@ -197,8 +194,7 @@ def format_stage_costs(costs: Sequence[StageCost]) -> Iterator[str]:
     for title, group in groupby(costs, key=lambda cost: cost.pairs):
         yield title
         yield from (cost.format_line() for cost in group)
-    yield "how these figures are obtained (a table of measured ones: REPRODUCING.md, The paper's own scale)"
-    yield from dict.fromkeys(f"  {cost.kind}: {cost.how}" for cost in costs)
+    yield ASSUMPTIONS
 
 
 def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
@@ -211,7 +207,8 @@ def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
         if kind != "negatives" or not uses_given_negatives(selection.run):
             yield ESTIMATES[kind](selection)
     if selection.run.architecture in TRAINED:
-        yield selection.make_cost("start of a training", 8, "rows and epoch, 8 bytes per pair while it trains")
+        # rows and epoch, while it trains
+        yield selection.make_cost("start of a training", 8)
 
 
 def _estimate_corpus(selection: Selection) -> StageCost:
@@ -222,9 +219,8 @@ def _estimate_corpus(selection: Selection) -> StageCost:
     else:
         num_bytes = (find_imported(selection.run.corpus).folder / IMPORT_FOLDER / PAIRS_FILE).stat().st_size
     size = num_bytes / corpus.num_pairs
-    disk = "the estimate of the download, or what is imported"
-    time = f", on pairs of {GENERATED_BYTES} bytes, longer pairs in proportion"
-    cost = corpus.make_cost("corpus", size, disk, time=time, note=f"{size:,.0f} bytes per pair")
+    cost = corpus.make_cost("corpus", size, note=f"{size:,.0f} bytes per pair")
+    # The rate was measured on generated pairs. Longer pairs take longer in proportion.
     return replace(cost, hours=cost.hours * max(1.0, size / GENERATED_BYTES))
 
 
@@ -233,27 +229,23 @@ def _estimate_tokens(selection: Selection) -> StageCost:
     return selection.make_cost(
         f"tokens of {selection.run.max_tokens}",
         4 * tokens_per_pair + 16,
-        f"16 bytes per pair, and 4 per token (assumed: texts have {TEXT_SHARE} of the longest)",
         hours=MICROSECONDS_PER_TOKEN * tokens_per_pair * selection.num_pairs / 3.6e9,
-        time=f"{MICROSECONDS_PER_TOKEN:g} µs per token, measured on one core, on mined text",
         note=f"{tokens_per_pair:.0f} tokens per pair",
     )
 
 
 def _estimate_embeddings(selection: Selection, encoder: FixedEncoder) -> StageCost:
-    disk_per_pair, disk = 2 * 2 * encoder.width, "2 sides in float16"
+    # two sides in float16
+    disk_per_pair = 2 * 2 * encoder.width
     if encoder.name == WORD_VECTORS:
-        return selection.make_cost(f"embeddings by {encoder.name}", disk_per_pair, disk)
-    speed = ASSUMED_FLOPS_PER_SECOND["gpu"]
+        return selection.make_cost(f"embeddings by {encoder.name}", disk_per_pair)
     num_tokens = TEXT_SHARE * selection.run.max_tokens
     flops = 2 * selection.num_pairs * count_forward_flops(num_tokens, encoder.width, NUM_ENCODER_LAYERS)
     return selection.make_cost(
         f"embeddings by {encoder.name.rpartition('/')[2]}",
         disk_per_pair,
-        disk,
         rates=SORTING_ENCODER,
-        hours=flops / speed / 3600,
-        time=f"operations of {NUM_ENCODER_LAYERS} layers at {speed:.0e} per second in bfloat16, assumed for one GPU",
+        hours=flops / ASSUMED_FLOPS_PER_SECOND["gpu"] / 3600,
         on="GPU",
         note=f"{encoder.width} wide, {flops:.1e} operations",
     )
@@ -266,7 +258,6 @@ def _estimate_clusters(selection: Selection) -> StageCost:
     assert size is not None, "only runs with clusters have this stage"
     counts = [count_clusters(domain, size) for domain in selection.sizes]
     fitted = [count_fitted_pairs(domain, size) for domain in selection.sizes]
-    rate = ASSUMED_FLOAT32_FLOPS_PER_SECOND
     num_rounds = NUM_ATTEMPTS * NUM_ITERATIONS
     domains = list(zip(selection.sizes, counts, fitted, strict=True))
     # K-means compares 2n points with all centroids in every iteration. Assignment compares each pair once more.
@@ -274,13 +265,11 @@ def _estimate_clusters(selection: Selection) -> StageCost:
     sampled = sum(num_fitted < domain for domain, _, num_fitted in domains)
     return selection.make_cost(
         f"clusters of {size}",
+        # the assignment, and the centroids
         4 + 4 * width * sum(counts) / selection.num_pairs,
-        "4 bytes per pair, and the centroids",
-        # Large domains are clustered one after another, so the largest one decides.
+        # The points of the largest fit. Large domains are clustered one after another, so the largest one decides.
         further_bytes=4.0 * width * 2 * max(fitted),
-        further="the points of the largest fit",
-        hours=flops / rate / 3600,
-        time=f"at most, all {NUM_ITERATIONS} iterations at {rate:.0e} operations per second in float32, assumed for one GPU",
+        hours=flops / ASSUMED_FLOAT32_FLOPS_PER_SECOND / 3600,
         on="GPU",
         note=f"{sum(counts):,} clusters, {sampled} of {len(counts)} domains by a sample, {flops:.1e} operations",
     )
@@ -291,23 +280,19 @@ def _estimate_negatives(selection: Selection) -> StageCost:
     count = selection.run.num_hard_negatives
     # Every query is scored against every document of its domain.
     flops = 2.0 * width * sum(size * size for size in selection.sizes)
-    speed = ASSUMED_FLOPS_PER_SECOND["cpu"]
     return selection.make_cost(
         f"negatives of {count}",
         8 * count,
-        "8 bytes per negative",
         # Vectors of documents, and a block of scores with its random draws, keys and masks.
         further_bytes=max(selection.sizes) * (4 * width + 3 * 8 * ROWS_PER_CHUNK),
-        further="documents of the largest domain and scores of a block of queries",
-        hours=flops / speed / 3600,
-        time=f"each document of a domain scored for each query at {speed:.0e} operations per second, assumed for one core",
+        hours=flops / ASSUMED_FLOPS_PER_SECOND["cpu"] / 3600,
         note=f"{flops:.1e} operations, {count_noun(len(selection.sizes), 'domain')}",
     )
 
 
 def _estimate_rows(kind: str) -> Callable[[Selection], StageCost]:
     """Return the estimator of a stage that stores one number per pair."""
-    return lambda selection: selection.make_cost(kind, 8, "8 bytes per pair")
+    return lambda selection: selection.make_cost(kind, 8)
 
 
 ESTIMATES: Mapping[str, Callable[[Selection], StageCost]] = {
