@@ -6,7 +6,7 @@ texts of a pair, the first stage for each context document of a batch, and the c
 every text. Several processes share the work equally, and their waiting for each other is not counted.
 
 The speed of a machine is the median over the records from such machines, from the same architecture if available. The
-error of an estimate is the leave-one-out error on these records. The time of an evaluation comes from records of the
+error of an estimate is the median distance of these records from it. The time of an evaluation comes from records of the
 same evaluation, scaled by the number of contexts.
 """
 
@@ -71,7 +71,7 @@ class Speed:
 
     flops_per_second: float
     num_records: int  # 0: assumed
-    # median of |estimated / measured - 1|, each record estimated from the others
+    # median of |measured / estimated - 1| over these records
     relative_error: float | None
 
 
@@ -252,18 +252,8 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
         rates.append(rate * (get_efficiency(width) / get_efficiency(record.run.hidden_size)))
     if len(rates) == 1:
         return Speed(rates[0], 1, None)
-    rates.sort()
-    # Leave-one-out error: each rate against the median of the others.
-    errors = [abs(rate / _median_without(rates, index) - 1) for index, rate in enumerate(rates)]
-    return Speed(median(rates), len(records), median(errors))
-
-
-def _median_without(rising: Sequence[float], index: int) -> float:
-    """Return the median of sorted numbers without the one at `index`."""
-    num_left = len(rising) - 1
-    # Positions from `index` on move up by one, because that number is left out. No list is copied.
-    middle = ((num_left - 1) // 2, num_left // 2)
-    return median(rising[position + 1 if position >= index else position] for position in middle)
+    typical = median(rates)
+    return Speed(typical, len(records), median(abs(rate / typical - 1) for rate in rates))
 
 
 def estimate(

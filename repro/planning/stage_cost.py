@@ -74,8 +74,9 @@ NUM_ENCODER_LAYERS = 12
 WORD_VECTORS = "minilm-words"
 ASSUMPTIONS = (
     "hours of a core are measured, except those of negatives. The others are operations at an assumed speed: on a GPU "
-    f"{ASSUMED_FLOPS_PER_SECOND['gpu']:.0e} per second in bfloat16 and {ASSUMED_FLOAT32_FLOPS_PER_SECOND:.0e} in float32, on a core "
-    f"{ASSUMED_FLOPS_PER_SECOND['cpu']:.0e}. Texts are assumed to have {TEXT_SHARE} of the longest length"
+    f"{ASSUMED_FLOPS_PER_SECOND['gpu']:.0e} per second in bfloat16 and {ASSUMED_FLOAT32_FLOPS_PER_SECOND:.0e} in "
+    f"float32, on a core {ASSUMED_FLOPS_PER_SECOND['cpu']:.0e}. Texts are assumed to have {TEXT_SHARE} of the longest "
+    "length"
 )
 
 
