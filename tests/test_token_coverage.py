@@ -30,7 +30,7 @@ def count_by_brute_force(texts: list[str], max_tokens: int) -> tuple[float, int]
 
 
 def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan, training and evaluation report the share of unknown tokens and warn. Brute force gives the same share."""
+    """Import, training and evaluation report the share of unknown tokens and warn. Brute force gives the same share."""
     monkeypatch.chdir(tmp_path)
     rows = [
         {"query": f"where is {n}", "document": (f"กขคง จฉ {n}" if n % 3 else f"thing {n}") + " and one more" * (n % 7)}
@@ -45,9 +45,9 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
     share, _ = count_by_brute_force(queries + documents, run.max_tokens + 1)
     _, num_cut = count_by_brute_force(documents, run.max_tokens)
     assert share > 0.05 and 0 < num_cut < len(pairs)
-    planned = json.loads(run_command("plan", run_id(run), "--json"))["texts"]
-    assert planned == [planned[0] | {"num_cut": num_cut, "max_tokens": run.max_tokens}]
-    assert planned[0]["unknown_share"] == pytest.approx(share)
+    counted = json.loads(run_command("data", "plan", "mixed", "--scale", "smoke", "--json"))["texts"]
+    assert counted == counted | {"num_cut": num_cut, "max_tokens": run.max_tokens}
+    assert counted["unknown_share"] == pytest.approx(share)
     lines: list[str] = []
     trained_model(run, lines.append)
     (warning,) = (line for line in lines if "unknown tokens" in line)

@@ -13,16 +13,12 @@ import numpy as np
 
 from repro.pipeline.inputs import Inputs
 from repro.spec import TRAINED, Run
-from repro.spec.identity import get_training_id, run_id
-from repro.storage.paths import run_folder
+from repro.spec.identity import run_id
 from repro.train.batch_view import BatchView, BatchViewer
-from repro.train.checkpoint import read_metrics
 from repro.train.feed import compute_batch_hash
 from repro.train.trainer import build_sampler, make_train_settings
 
 Progress = Callable[[str], None]
-NUM_PARTS = 10
-"""Number of parts in which difficulty over a training run is reported."""
 STAGES = ("corpus", "selection", "keys", "embeddings", "clusters", "negatives")
 
 
@@ -52,17 +48,6 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A stretch of the training run, and the means over its batches."""
-
-    first_batch: int
-    last_batch: int
-    difficulty: float
-    masked_fraction: float
-    loss: float | None = None
-
-
-@dataclass(frozen=True)
 class Explanation:
     """The explanation of one batch. `batch_hash` is the one in the training log, and scores are those of the surrogate.
 
@@ -79,8 +64,6 @@ class Explanation:
     difficulty: float
     masked_fraction: float
     pairs: tuple[Pair, ...]
-    parts: tuple[Part, ...]
-    parts_are_from: str
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as plain values."""
@@ -101,10 +84,9 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
     num_batches = make_train_settings(run, len(sampler)).num_steps * run.batches_a_step
     if not 1 <= batch <= num_batches:
         raise ValueError(f"batch {batch}: this training has batches 1 to {num_batches}")
-    viewer = BatchViewer(inputs, always_scores=True)
-    view = viewer(sampler.at(batch - 1))
+    view = BatchViewer(inputs, always_scores=True)(sampler.at(batch - 1))
+    assert view.difficulty is not None, "the viewer computes scores"
     documents_M = inputs.document_texts(view.rows_M)
-    parts = _read_logged_parts(run)
     return Explanation(
         run=run_id(run),
         batch=batch,
@@ -113,11 +95,9 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         surrogate=run.surrogate,
         filter=run.filter,
         filter_margin=run.filter_margin,
-        difficulty=_get_difficulty(view),
+        difficulty=view.difficulty,
         masked_fraction=view.masked_fraction,
         pairs=tuple(_explain_pair(inputs, view, documents_M, row, num_negatives) for row in range(len(view.pairs_B))),
-        parts=parts or _rebuild_parts(viewer, sampler, num_batches),
-        parts_are_from="the training's log" if parts else "one rebuilt batch of each part",
     )
 
 
@@ -153,32 +133,3 @@ def _explain_other(view: BatchView, documents_M: list[str], row: int, column: in
         is_same = view.keys_M[column] == view.keys_M[row]
         reason = "the same text" if is_same else "as near as its own document, or nearer"
     return Other(int(column) + 1, float(view.scores_BM[row, column]), documents_M[column], reason)
-
-
-def _get_difficulty(view: BatchView) -> float:
-    assert view.difficulty is not None, "the viewer computes scores"
-    return view.difficulty
-
-
-def _read_logged_parts(run: Run) -> tuple[Part, ...]:
-    """Return the training run in parts, from its log. Empty if there is no log with difficulties."""
-    lines = [line for line in read_metrics(run_folder(get_training_id(run))) if line["difficulty"] is not None]
-    parts = []
-    for chunk in np.array_split(np.arange(len(lines)), min(NUM_PARTS, len(lines))) if lines else ():
-        part_lines = [lines[index] for index in chunk]
-        names = ("difficulty", "masked_fraction", "loss")
-        means = {name: float(np.mean([line[name] for line in part_lines])) for name in names}
-        # The log counts steps, this page counts batches.
-        first, last = ((line["step"] - 1) * run.batches_a_step + 1 for line in (part_lines[0], part_lines[-1]))
-        parts.append(Part(first, last + run.batches_a_step - 1, **means))
-    return tuple(parts)
-
-
-def _rebuild_parts(viewer: BatchViewer, sampler: Any, num_batches: int) -> tuple[Part, ...]:
-    """Return the training run in parts, each represented by its first batch. Difficulty needs no trained model."""
-    parts = []
-    for chunk in np.array_split(np.arange(num_batches), min(NUM_PARTS, num_batches)):
-        first, last = int(chunk[0]), int(chunk[-1])
-        view = viewer(sampler.at(first))
-        parts.append(Part(first + 1, last + 1, _get_difficulty(view), view.masked_fraction))
-    return tuple(parts)

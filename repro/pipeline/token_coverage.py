@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from repro.data.pairs import Pairs, read_pairs
+from repro.data.pairs import Pairs
 from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
-from repro.pipeline.corpora import make_corpus_stage
-from repro.pipeline.needs import MINILM, get_tokenizer_name
+from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.prompting import SIDES, PromptedTexts
 from repro.spec import Run
-from repro.spec.start import get_encoder_folder
 from repro.text import count_noun
 
 AT_IMPORT, AT_TRAINING = 20_000, 2_000
@@ -66,17 +63,6 @@ def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsR
     pairs.release_pages()
     num_cut = int((tokens.lengths[len(rows) :] > run.max_tokens).sum())
     return TextsRead(len(rows), num_cut, run.max_tokens, compute_unknown_share(tokens, tokenizer)[0])
-
-
-def count_tokens_here(run: Run) -> TextsRead | None:
-    """Return the counts for the corpus of a run, or None if the corpus is not built or the tokenizer is missing."""
-    name = get_tokenizer_name(run)
-    # the corpus or the encoder is missing
-    with suppress(ValueError):
-        stage = make_corpus_stage(run.corpus)
-        if stage.is_built and (name == MINILM or get_encoder_folder(name) is not None):
-            return count_tokens(read_pairs(stage.path / "train.arrow"), run)
-    return None
 
 
 def check_vocabulary(counts: TextsRead, name: str) -> None:

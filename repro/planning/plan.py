@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.stages import list_known_stages, stages_by_phase
-from repro.pipeline.token_coverage import TextsRead, count_tokens_here
 from repro.planning.clusters import find_oversized_clusters
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
 from repro.planning.requirements import find_misfits, list_missing_requirements
@@ -69,16 +66,6 @@ class Plan:
             "relative_error": round(max(errors), 2) if errors else None,
         }
 
-    @cached_property
-    def texts(self) -> dict[tuple[str, str, int, str], TextsRead]:
-        """Tokens that the missing runs read of built corpora, by corpus, tokenizer, length and prompts."""
-        phases = [phase for run in self.missing for phase in list_training_phases(run) if phase.architecture in TRAINED]
-        phase_by_key = {
-            (phase.corpus, get_tokenizer_name(phase), phase.max_tokens, phase.prompts): phase for phase in phases
-        }
-        counts = {key: count_tokens_here(phase) for key, phase in phase_by_key.items()}
-        return {key: texts for key, texts in counts.items() if texts is not None}
-
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return {
@@ -96,10 +83,6 @@ class Plan:
                 for run, estimate in zip(self.missing, self.estimates, strict=True)
             },
             "cost": self.totals,
-            "texts": [
-                {"corpus": corpus, "tokenizer": tokenizer, **asdict(texts)}
-                for (corpus, tokenizer, *_), texts in self.texts.items()
-            ],
         }
 
     def lines(self) -> list[str]:
@@ -116,8 +99,6 @@ class Plan:
         for stage in self.stages:
             num_shards = self.num_shards.get(stage.title)
             lines.append(f"  stage {stage.title}" + (f" in {num_shards} shards" if num_shards else ""))
-        for (corpus, *_), texts in self.texts.items():
-            lines.append(f"texts of {corpus}: {'; '.join(line.strip() for line in texts.lines())}")
         times = [format_seconds(estimate.seconds) if estimate.is_known else ABSENT for estimate in self.estimates]
         for run, time in zip(self.missing, times, strict=True):
             lines.append(f"  {run_id(run)}  {time:>8}  {format_overrides(run)}")

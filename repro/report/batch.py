@@ -1,4 +1,4 @@
-"""Tables that explain one batch: overview, clusters, pairs, and difficulty over the training run."""
+"""Tables that explain one batch: overview, clusters and pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def make_explanation_views(explanation: Explanation, *, num_pairs: int = 8) -> l
         _make_overview(explanation),
         _make_clusters_view(explanation),
         _make_pairs_view(explanation, num_pairs),
-        _make_difficulty_view(explanation),
     ]
 
 
@@ -71,16 +70,3 @@ def _format_pair_lines(pair: Pair) -> list[tuple[str, ...]]:
 
 def _format_other_line(other: Other, role: str) -> tuple[str, ...]:
     return ("", role, str(other.place), format_number(other.score, 3), shorten(other.document))
-
-
-def _make_difficulty_view(explanation: Explanation) -> View:
-    rows = []
-    for part in explanation.parts:
-        is_single = part.first_batch == part.last_batch
-        batches = str(part.first_batch) if is_single else f"{part.first_batch}–{part.last_batch}"
-        masked = format_number(100 * part.masked_fraction, 2)
-        rows.append((batches, format_number(part.difficulty, 3), masked, format_number(part.loss, 2)))
-    header = ("batches", "difficulty", "removed %", "loss")
-    return View(
-        "Difficulty over the training run", header, tuple(rows), (f"from {explanation.parts_are_from}",), "lrrr"
-    )

@@ -37,11 +37,8 @@ def explain_batch(run: Run = RUN, batch: int = BATCH) -> Explanation:
 def test_difficulty_needs_no_training() -> None:
     explained = explain_batch()
     assert not run_folder(run_id(RUN)).exists()
-    assert explained.parts_are_from == "one rebuilt batch of each part"
-    assert (explained.parts[0].first_batch, explained.parts[-1].last_batch) == (1, RUN.num_steps)
     judge, sampler = build_filter(Inputs(RUN)), build_sampler(Inputs(RUN))
-    expected = [judge(sampler.at(part.first_batch - 1)).difficulty for part in explained.parts]
-    assert [part.difficulty for part in explained.parts] == pytest.approx(expected, abs=1e-6)
+    assert explained.difficulty == pytest.approx(judge(sampler.at(BATCH - 1)).difficulty, abs=1e-6)
 
 
 def test_documents_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,14 +90,11 @@ def test_batch_matches_training_log(changes: dict[str, object]) -> None:
     before = explain_batch(run)
     execute(run, progress=ignore)
     after, log = explain_batch(run), read_metrics(run_folder(run_id(run)))
-    line, part = log[BATCH - 1], after.parts[0]
-    assert before.parts_are_from == "one rebuilt batch of each part" and after.parts_are_from == "the training's log"
+    line = log[BATCH - 1]
     assert before.batch_hash == after.batch_hash == line["batch"] and line["step"] == BATCH
     assert before.difficulty == after.difficulty == pytest.approx(line["difficulty"], abs=1e-6)
     assert before.masked_fraction == after.masked_fraction == pytest.approx(line["masked_fraction"], abs=1e-6)
-    assert before.parts[0].masked_fraction == pytest.approx(log[0]["masked_fraction"], abs=1e-6)
     assert 0 < line["masked_fraction"] < 1
-    assert part.loss == pytest.approx(np.mean([line["loss"] for line in log[: part.last_batch]]))
 
 
 def test_runs_without_vectors_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +126,10 @@ def test_missing_batch_is_refused() -> None:
 
 def test_explanation_becomes_tables_and_rows() -> None:
     explained = explain_batch()
-    overview, clusters, pairs, parts = make_explanation_views(explained, num_pairs=2)
+    overview, clusters, pairs = make_explanation_views(explained, num_pairs=2)
     assert ("run", run_id(RUN)) in overview.rows
     assert sum(int(row[2]) for row in clusters.rows) == RUN.batch_size
     assert [row[0] for row in pairs.rows if row[1] == "query"] == ["1", "2"] and "14 more pairs" in pairs.notes[0]
-    assert len(parts.rows) == len(explained.parts)
     rows = make_batch_exhibit(explained)
     assert BATCH_EXHIBIT == "batch" and json.dumps(rows)
     for row, pair in zip(rows, explained.pairs, strict=True):
@@ -164,4 +157,4 @@ def test_explain_batch_finds_its_run() -> None:
     explained = json.loads(invoke(*query, "--batch", "2", "--json").stdout)
     assert explained["batch"] == 2 and explained["run"] == run_id(RUN)
     shown = invoke(explained["run"][:10], "--batch", "2", "--pairs", "1").stdout
-    assert explained["batch_hash"] in shown and "Difficulty over the training" in shown
+    assert explained["batch_hash"] in shown
