@@ -17,7 +17,7 @@ from repro.cli.common import (
     print_line,
     print_progress,
 )
-from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model, check_upload
+from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model
 
 Model = Annotated[
     str | None,
@@ -127,21 +127,16 @@ def export(
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
     width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,
-    push_to: Annotated[str | None, typer.Option(help="also upload the folder to this hub id")] = None,
-    private: Annotated[bool, typer.Option("--private", help="make the uploaded repository private")] = False,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card from its record."""
-    check_upload(push_to, private=private)
     check_model(model)
     check_export(model, folder, to, width)
     # before torch is loaded, because that takes seconds
     print_progress(f"opening {model}")
-    from repro.interop.exporting import export_model, push_to_hub
+    from repro.interop.exporting import export_model
 
     for line in export_model(model, folder, to, width=width, progress=print_line):
         print_line(line)
-    if push_to is not None:
-        print_line(f"uploaded to {push_to_hub(folder, push_to, private=private)}")
 
 
 def adapt(

@@ -103,27 +103,6 @@ def check_export(source: str, folder: Path, to: str, width: int | None = None) -
         check_format(run.architecture, to)
 
 
-def check_upload(push_to: str | None, *, private: bool) -> None:
-    """Raise ValueError for a malformed hub id, and for --private without an upload."""
-    if push_to is None:
-        if private:
-            raise ValueError("--private needs an upload: add --push-to OWNER/NAME, or leave it out")
-        return
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
-    try:
-        validate_repo_id(push_to)
-        is_valid = push_to.count("/") == 1
-    except HFValidationError:
-        is_valid = False
-    if not is_valid:
-        raise ValueError(
-            f"--push-to {shorten(push_to)}: no hub id; expected OWNER/NAME with letters, digits, '-', '_' and '.', at "
-            "most 96 characters, without '--' and '..'"
-        )
-
-
 def check_writable(folder: Path) -> None:
     """Raise ValueError if a folder cannot be created because its parent is read-only.
 

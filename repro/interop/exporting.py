@@ -1,11 +1,9 @@
-"""Export a model as a folder for another library, with a model card, and upload it to a hub."""
+"""Export a model as a folder for another library, with a model card."""
 
 from __future__ import annotations
 
-import shlex
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from repro.interop.arguments import check_export, check_format, check_width
 from repro.interop.card import make_model_card
@@ -19,7 +17,6 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.spec import TRAINED
 from repro.storage.files import atomic_file, atomic_folder
-from repro.text import shorten
 
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
@@ -103,31 +100,6 @@ def export_model(
             folder.rmdir()
     code = [f"  {line}" for line in _list_opening_code(opened, folder, to)]
     return [*warnings, f"wrote {folder}; open it with", *code]
-
-
-def push_to_hub(folder: Path, repo_id: str, *, private: bool = False, api: Any = None) -> str:
-    """Upload an exported folder with its card, and return its address.
-
-    Raises:
-        ValueError: if it has no card, or if the upload fails. The message then has the command that repeats it.
-    """
-    if not (folder / CARD).is_file():
-        raise ValueError(f"{folder} has no {CARD}: upload a folder that `repro export` wrote")
-    if api is None:
-        from huggingface_hub import HfApi
-
-        api = HfApi()
-    # the error of its HTTP library is the base class of its own errors and of network errors
-    from huggingface_hub.errors import HTTPError
-
-    try:
-        api.create_repo(repo_id, private=private, exist_ok=True)
-        uploaded = api.upload_folder(folder_path=str(folder), repo_id=repo_id, commit_message="Model and its card")
-    except (HTTPError, OSError, ValueError) as error:
-        message = shorten(" ".join(str(error).split()) or type(error).__name__, 200)
-        command = f"hf upload {repo_id} {shlex.quote(str(folder))}{' --private' if private else ''}"
-        raise ValueError(f"{folder} was written but not uploaded ({message}): repeat with `{command}`") from error
-    return str(getattr(uploaded, "commit_url", uploaded))
 
 
 def _write(model: Model, folder: Path, to: str, width: int | None) -> None:

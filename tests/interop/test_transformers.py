@@ -1,4 +1,4 @@
-"""Exports for transformers, uploads and model cards: the same vectors, safetensors only, known facts only."""
+"""Exports for transformers and model cards: the same vectors, safetensors only, known facts only."""
 
 import json
 import re
@@ -6,21 +6,20 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModel
 
-from repro.interop.exporting import export_model, push_to_hub
+from repro.interop.exporting import export_model
 from repro.interop.opening import open_model
 from repro.interop.self_contained import make_fast_tokenizer
 from repro.interop.transformers_model import CdeConfig
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, write_tensors
-from tests.commands import ignore, run_command
+from tests.commands import ignore
 from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import CLOSE, CORPUS, TEXTS, export_small_model, make_hub_snapshot, make_model
 
@@ -86,53 +85,6 @@ def test_failed_export_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "out" / "precious").write_text("x")
     with pytest.raises(ValueError, match="nothing is overwritten"):
         export_model(str(tmp_path / "ours"), tmp_path / "out", "transformers")
-
-
-class FakeHub:
-    """Records the two calls of an upload."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.calls = []
-        self.error = error
-
-    def create_repo(self, repo_id: str, **options: object) -> None:
-        if self.error is not None:
-            raise self.error
-        self.calls.append(("create", repo_id, options))
-
-    def upload_folder(self, *, folder_path: str, repo_id: str, commit_message: str) -> SimpleNamespace:
-        self.calls.append(("upload", repo_id, folder_path))
-        return SimpleNamespace(commit_url=f"address of {repo_id}")
-
-
-def test_upload_is_folder_with_card(tmp_path: Path) -> None:
-    """After a failure, the message has the command that repeats the upload."""
-    _, folder = export_small_model(tmp_path, "biencoder", "transformers")
-    message = rf"\(no way there\): repeat with `hf upload me/mine {folder} --private`"
-    with pytest.raises(ValueError, match=message):
-        push_to_hub(folder, "me/mine", private=True, api=FakeHub(ConnectionError("no way there")))
-    hub = FakeHub()
-    assert push_to_hub(folder, "me/mine", private=True, api=hub) == "address of me/mine"
-    assert hub.calls == [("create", "me/mine", {"private": True, "exist_ok": True}), ("upload", "me/mine", str(folder))]
-    (folder / "README.md").unlink()
-    with pytest.raises(ValueError, match="has no README"):
-        push_to_hub(folder, "me/mine", api=hub)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--push-to", "me//mine"], "me//mine: no hub id"),
-        (["--push-to", "mine"], "mine: no hub id"),
-        (["--push-to", "me/mi--ne"], "me/mi--ne: no hub id"),
-        (["--private"], "--private needs an upload"),
-    ],
-)
-def test_impossible_upload_is_refused_first(tmp_path: Path, words: list[str], message: str) -> None:
-    make_model("biencoder").save_pretrained(tmp_path / "ours")
-    with pytest.raises(ValueError, match=message):
-        run_command("export", str(tmp_path / "ours"), str(tmp_path / "out"), "--to", "transformers", *words)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
