@@ -76,22 +76,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, sort_keys=True))
 
 
-class ThrottledProgress:
-    """Print at most one progress line every two seconds and drop the others. Quick work prints nothing."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        """Print the line, or drop it if the last one is too recent."""
-        if time.monotonic() - self.last >= MIN_INTERVAL_SECONDS:
-            print_progress(line)
-            self.last = time.monotonic()
-
-
 def track_progress(items: Sequence[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
-    """Yield the items one by one, with a progress line for the next item if earlier ones took long."""
-    report = ThrottledProgress()
+    """Yield the items one by one. Print a line on the next item if the last line is two seconds old."""
+    last = time.monotonic()
     for index, item in enumerate(items, 1):
-        report(f"{describe(item)} ({index} of {len(items)})")
+        if time.monotonic() - last >= MIN_INTERVAL_SECONDS:
+            print_progress(f"{describe(item)} ({index} of {len(items)})")
+            last = time.monotonic()
         yield item
