@@ -221,11 +221,6 @@ def _normalise(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def find_beir_folders(folder: Path) -> list[tuple[str, Path]]:
-    """Return the BEIR folders at or below `folder`, with their names in a suite. ValueError if two have one name."""
-    return [(dataset.name, dataset.path) for dataset in find_collections(folder)]
-
-
 MAX_LEVELS = 3
 MAX_EXAMPLES = 5
 """Number of skipped entries that are named."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.data.beir import find_beir_folders
+from repro.data.beir import find_collections
 from repro.interop.named_runs import find_named_run
 from repro.spec import TRAINED, base
 from repro.spec.validation import widths_in
@@ -60,7 +60,7 @@ def check_suite(source: str) -> None:
         from repro.pipeline.corpora import make_searched_stage
 
         make_searched_stage(base("smoke", suite=source))
-    elif not (folder / "suite.json").is_file() and not find_beir_folders(folder):
+    elif not (folder / "suite.json").is_file() and not find_collections(folder):
         raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.data.beir import Retrieval, find_beir_folders, load_beir, write_beir_folder
+from repro.data.beir import Retrieval, find_collections, load_beir, write_beir_folder
 from repro.data.own.importing import MAX_EXAMPLES, Imported, import_corpus, load_import
 from repro.data.readers import estimate_text_size, read_foreign_rows
 from repro.storage import files
@@ -86,7 +86,7 @@ def test_hidden_names_are_no_collections(tmp_path: Path) -> None:
     (tmp_path / "all" / "b" / "qrels" / "._test.tsv").write_bytes(APPLE_DOUBLE)
     with (tmp_path / "all" / "b" / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q3", "text": "of no split"}\n')
-    assert [name for name, _ in find_beir_folders(tmp_path / "all")] == ["b"]
+    assert [dataset.name for dataset in find_collections(tmp_path / "all")] == ["b"]
     assert load_beir(tmp_path / "all" / "b").num_unjudged == 1
 
 

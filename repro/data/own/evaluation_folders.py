@@ -16,7 +16,6 @@ from pathlib import Path
 from repro.data.beir import (
     Retrieval,
     check_groups,
-    find_beir_folders,
     find_collections,
     load_known_collection,
     note_unjudged_queries,
@@ -60,7 +59,7 @@ def find_evaluation_folders(source: Path) -> list[Path]:
     """Return the BEIR folders at or below `source` if all have a test split and none has a training split."""
     if not source.is_dir():
         return []
-    folders = [path for _, path in find_beir_folders(source)]
+    folders = [dataset.path for dataset in find_collections(source)]
     for folder in folders:
         splits = list_splits(folder)
         if "train" in splits or not set(splits) & set(TEST_SPLITS):
@@ -84,7 +83,7 @@ def list_judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
 
     Each document occurs with and without its title, since training pairs often omit the title.
     """
-    folders = dict(find_beir_folders(source)) if given else {}
+    folders = {dataset.name: dataset.path for dataset in find_collections(source)} if given else {}
     return [_select_judged_texts(retrieval, folders[retrieval.name]) for retrieval, _ in given]
 
 
