@@ -32,7 +32,7 @@ def search(
     context: Annotated[
         str | None,
         typer.Option(
-            help="context of a contextual model: own, null, or a corpus to draw it from (default: own, or null if trained without documents)"
+            help="context of a contextual model: own, null, or a corpus to draw it from (default: own, null if trained without)"
         ),
     ] = None,
     context_seed: ContextSeed = 0,
