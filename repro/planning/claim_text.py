@@ -25,7 +25,7 @@ from repro.spec import (
     Value,
     Varies,
 )
-from repro.spec.registry import artefacts, experiments
+from repro.spec.registry import artefacts, experiments, get_declared_notes
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
 from repro.text import count_noun, format_suggestion
@@ -76,6 +76,11 @@ def explain_claim(id: str, scale: str) -> list[str]:
         rows.append(("judged on", _describe_evidence(judged)))
     rows += [("also", remark) for remark in list_remarks(judged)]
     rows += [("note", note) for note in (claim.caveat, judged.note) if note]
+    if judged.verdict == "other scale":
+        alike = {
+            id for headline in get_declared_notes("HEADLINES") if claim.id in headline.claims for id in headline.claims
+        }
+        rows += [("see", f"{id}, the same at {scale}") for id in sorted(alike) if scale in find_claim(id)[1].scales]
     if judged.yours:
         rows.append(("yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"))
     if judged.word == "OPEN" and judged.seeds and not isinstance(claim, Correlation):
