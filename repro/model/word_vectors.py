@@ -13,11 +13,15 @@ Shapes: V words, D vector size.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+# torch 2.11 warns about sparse tensors without checks even where they are left out on purpose
+warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
 
 
 def look_up_words(ids: Tensor, weight_VD: Tensor) -> Tensor:
