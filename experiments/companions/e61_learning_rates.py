@@ -54,7 +54,7 @@ BY_SIZE = Figure(
     **SCORE_LINES,
 )
 TUNING = Figure(
-    name="gte_tuning_rates",
+    name="gte_table3_tuning",
     title="The learning rate of fine-tuning",
     caption=(
         "NDCG@10 after fine-tuning with one hard negative, alone and after pre-training, by the learning rate of "
