@@ -9,13 +9,13 @@ is refused. The folder of a start is validated, and its sizes become fields of t
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError, safe_open
 
 from repro.storage.digests import get_cached_digests
 from repro.storage.files import json_object, read_json, write_json
@@ -371,10 +371,20 @@ def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
     """Return the file and the shape of each weight, read from the file headers."""
     shapes: dict[str, tuple[Path, list[int]]] = {}
     for path in _list_weight_files(folder):
+        size = path.stat().st_size
         try:
-            with safe_open(path, framework="np") as weights:
-                shapes |= {name: (path, weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
-        except SafetensorError as error:
+            with path.open("rb") as file:
+                # safetensors: an 8-byte length, a JSON header, then the data
+                (length,) = struct.unpack("<Q", file.read(8))
+                if length > size:
+                    raise ValueError("its header is cut off")
+                header = json.loads(file.read(length))
+            weights = {name: entry for name, entry in header.items() if name != "__metadata__"}
+            end = max((entry["data_offsets"][1] for entry in weights.values()), default=0)
+            if 8 + length + end != size:
+                raise ValueError(f"it has {size} bytes of {8 + length + end}")
+            shapes |= {name: (path, list(entry["shape"])) for name, entry in weights.items()}
+        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
             raise ValueError(f"{path} is not a complete safetensors file ({shorten(error)}): copy it again") from error
     return shapes
 
