@@ -39,8 +39,8 @@ DEVIATIONS = tuple(
             "BERT-base; 30,000 (Table 11) or 50,000 steps at 2·10⁻⁴ and 128 tokens; then one epoch at a tenth of that "
             "rate, with 512 tokens and 15 negatives",
             "small and large use the model, rate, epochs and tokens of CDE, with one negative, so that a second phase "
-            "can start from the first phase of its scale. Temperature, loss, mixing, the checkpoints of figure 3c and "
-            "the steps of figure 3b are those of GTE",
+            "can start from the first phase of its scale. Temperature, loss, mixing, the checkpoints of figure 3c, "
+            "the rates of table 3 and the steps of figure 3b are those of GTE",
         ),
         ("§5", "the model", "8 soft prompts and gradient clipping at 1, as in the official code"),
         (
