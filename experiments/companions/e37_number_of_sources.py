@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from experiments.companions.e33_improved_loss import BEFORE, IMPROVED, SEEDS
+from experiments.companions.e33_improved_loss import SEEDS
 from experiments.companions.e34_mixing import make_mixed_run
-from experiments.companions.e36_stages import make_fine_tuning
-from experiments.fresh import COMPANION, FIRST, declare
+from experiments.companions.e36_stages import BOTH_PHASES, PRETRAINED, make_fine_tuning
+from experiments.fresh import COMPANION
 from experiments.shared import A_POINT_IS_SMALL, NDCG, SCORE, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, grid, pick, term
 
@@ -24,8 +24,6 @@ TUNING_SOURCES |= dict.fromkeys(("desk", "lab"), ("services", "services+modules"
 TUNING_SOURCES |= dict.fromkeys(("small", "large"), ("msmarco+nq+nli", "msmarco+nq+nli+hotpot+fever", None))
 """The largest source, or at the paper's scales those of E5, then more. The first phase always has all sources."""
 NUM_ALL_TUNING = {"smoke": 1, "desk": 3, "lab": 3, "small": 10, "large": 10}
-PRETRAINED: dict[str, Any] = IMPROVED | {"pretraining_corpus": None}
-TUNED: dict[str, Any] = IMPROVED | {"pretraining_corpus": BEFORE["fine-tuned"]}
 ALPHA = 0.5
 """Mixing exponent of the sources, as in the paper (§3.4). The smoke corpus has one source."""
 
@@ -78,7 +76,7 @@ FIGURE = Figure(
     hue="scale",
     x="sources",
     x_label="number of training sources",
-    series=(Row(label=PRE_TRAINING, runs=pick(**PRETRAINED)), Row(label=FINE_TUNING, runs=pick(**TUNED))),
+    series=(Row(label=PRE_TRAINING, runs=pick(**PRETRAINED)), Row(label=FINE_TUNING, runs=pick(**BOTH_PHASES))),
     draw=draw_sources,
     **SCORE | {"y": "value"},
 )
@@ -99,11 +97,11 @@ CLAIMS = (
         "GF3.f",
         "more sources are better in fine-tuning too: from the fewest to an intermediate number, and from there to all",
         pairs=[
-            (term(NDCG, **TUNED, sources=more), term(NDCG, **TUNED, sources=fewer))
+            (term(NDCG, **BOTH_PHASES, sources=more), term(NDCG, **BOTH_PHASES, sources=fewer))
             for fewer, more in ((FEWEST_TUNED, MORE_TUNED), (MORE_TUNED, None))
         ],
         source="§5.1 and Figure 3a",
-        **A_POINT_IS_SMALL | declare(lab=FIRST) | {"stated": "2026-11-27"},
+        **A_POINT_IS_SMALL | COMPANION | {"stated": "2026-11-27"},
     ),
 )
 

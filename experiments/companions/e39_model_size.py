@@ -5,11 +5,11 @@ Figure 3c also shows them after fine-tuning.
 
 from typing import Any
 
-from experiments.companions.e33_improved_loss import BEFORE, IMPROVED, SEEDS, make_first_phase
-from experiments.companions.e36_stages import make_fine_tuning
-from experiments.fresh import COMPANION, FIRST, declare
+from experiments.companions.e33_improved_loss import SEEDS, make_first_phase
+from experiments.companions.e36_stages import BOTH_PHASES, PRETRAINED, make_fine_tuning
+from experiments.fresh import COMPANION
 from experiments.shared import BEYOND_CHANCE, MEAN_OF_SEEDS, NDCG, SCORE_LINES
-from repro.spec import Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
+from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
 
 Size = dict[str, Any]
 
@@ -38,9 +38,7 @@ SIZES: dict[str, tuple[Size, ...]] = {
     "large": GTE,
 }
 """At desk and lab 1.0, 2.0 and 4.3 million weights, most of them word vectors."""
-PRETRAINED = IMPROVED | {"pretraining_corpus": None}
-SCORED, CURVES = PRETRAINED | {"measure": "retrieval"}, PRETRAINED | {"measure": "curve"}
-FINE_TUNED = IMPROVED | {"pretraining_corpus": BEFORE["fine-tuned"]}
+CURVES = PRETRAINED | {"measure": "curve"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -48,7 +46,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     Curves share the training runs. The first phase of a fine-tuned model has the learning rate of its scale.
     """
-    measures = tuple(row["measure"] for row in (SCORED, CURVES))
+    measures = tuple(row["measure"] for row in (PRETRAINED, CURVES))
     second_phase, _ = make_fine_tuning(scale)
     all_runs: tuple[Run, ...] = ()
     for size in SIZES[scale]:
@@ -58,10 +56,14 @@ def runs(scale: str) -> tuple[Run, ...]:
     return all_runs
 
 
+def get_width_at(index: int) -> ByScale:
+    """Return the width of the models of one size, counted from the smallest, or from the largest if negative."""
+    return by_scale({scale: sizes[index]["hidden_size"] for scale, sizes in SIZES.items()})
+
+
 def at(index: int, metric: str) -> Term:
-    """Return a metric of the models of one size, counted from the smallest, or from the largest if negative."""
-    width = by_scale({scale: sizes[index]["hidden_size"] for scale, sizes in SIZES.items()})
-    return term(metric, **SCORED, hidden_size=width)
+    """Return a metric of the models of one size, counted as in `get_width_at`."""
+    return term(metric, **PRETRAINED, hidden_size=get_width_at(index))
 
 
 FIGURE_3C = Figure(
@@ -75,8 +77,8 @@ FIGURE_3C = Figure(
     x="hidden_size",
     x_label="dimensions of the model",
     series=(
-        Row(label="pre-training", runs=pick(**SCORED)),
-        Row(label="pre-training and fine-tuning", runs=pick(**FINE_TUNED)),
+        Row(label="pre-training", runs=pick(**PRETRAINED)),
+        Row(label="pre-training and fine-tuning", runs=pick(**BOTH_PHASES)),
     ),
     **SCORE_LINES,
 )
@@ -104,7 +106,7 @@ CLAIMS = (
     Claim.trend(
         "GF3.d",
         "larger models are better, with each doubling",
-        over=term(NDCG, **SCORED),
+        over=term(NDCG, **PRETRAINED),
         axis="hidden_size",
         sign=1,
         source="§5.1 and Figure 3c",
@@ -114,12 +116,12 @@ CLAIMS = (
     Claim.trend(
         "GF3.e",
         "larger models are better after fine-tuning too, with each doubling",
-        over=term(NDCG, **FINE_TUNED),
+        over=term(NDCG, **BOTH_PHASES),
         axis="hidden_size",
         sign=1,
         source="§5.1 and Figure 3c",
         because="any slope beyond chance; the paper says linear in the logarithm of the weights",
-        **declare(lab=FIRST) | {"stated": "2026-11-27"},
+        **COMPANION | {"stated": "2026-11-27"},
     ),
     Claim.order(
         "GF4.a",

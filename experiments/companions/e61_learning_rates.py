@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from experiments.companions.e33_improved_loss import BEFORE, IMPROVED, make_first_phase
-from experiments.companions.e36_stages import FINE_TUNED, make_fine_tuning
-from experiments.companions.e39_model_size import SIZES
+from experiments.companions.e33_improved_loss import make_first_phase
+from experiments.companions.e36_stages import BOTH_PHASES, FINE_TUNED, PRETRAINED, make_fine_tuning
+from experiments.companions.e39_model_size import SIZES, get_width_at
 from experiments.fresh import RATES as SEEDS
 from experiments.fresh import declare
 from experiments.shared import A_POINT_IS_SMALL, BEYOND_CHANCE, MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
-from repro.spec import Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
 RATES: dict[str, tuple[float, ...]] = {"smoke": (2.5e-3, 1e-2)}
 RATES |= dict.fromkeys(("desk", "lab"), (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3))
@@ -18,9 +18,6 @@ TUNING_RATES: dict[str, tuple[float, ...]] = {"smoke": (5e-4, 5e-3)}
 TUNING_RATES |= dict.fromkeys(("desk", "lab"), (1e-4, 4e-4, 2e-3, 8e-3))
 TUNING_RATES |= dict.fromkeys(("small", "large"), (2e-5, 2e-4))
 """The lowest is the rate of our second phases. The paper divides the rate of pre-training by ten (§3.4)."""
-
-PRETRAINED: dict[str, Any] = IMPROVED | {"num_hard_negatives": 0, "pretraining_corpus": None}
-AFTER: dict[str, Any] = IMPROVED | {"pretraining_corpus": BEFORE["fine-tuned"]}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -35,8 +32,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def at(size: int, rate: int) -> Term:
     """Return NDCG@10 after pre-training. Sizes and rates are counted from the smallest, or from the largest if < 0."""
-    width = by_scale({scale: sizes[size]["hidden_size"] for scale, sizes in SIZES.items()})
-    return term(NDCG, **PRETRAINED, hidden_size=width, learning_rate=get_size_at(RATES, rate))
+    return term(NDCG, **PRETRAINED, hidden_size=get_width_at(size), learning_rate=get_size_at(RATES, rate))
 
 
 BY_SIZE = Figure(
@@ -63,7 +59,7 @@ TUNING = Figure(
     x="learning_rate",
     x_label="learning rate of fine-tuning",
     series=(
-        Row(label="after pre-training", runs=pick(**AFTER)),
+        Row(label="after pre-training", runs=pick(**BOTH_PHASES)),
         Row(label="fine-tuning alone", runs=pick(**FINE_TUNED)),
     ),
     **SCORE_LINES,
@@ -91,14 +87,14 @@ CLAIMS = (
     Claim.order(
         "G3.b",
         "after pre-training, fine-tuning at the lowest rate beats fine-tuning at the highest",
-        pairs=[(tuned(AFTER, 0), tuned(AFTER, -1))],
+        pairs=[(tuned(BOTH_PHASES, 0), tuned(BOTH_PHASES, -1))],
         source="§3.4: the rate is decreased by a factor of ten",
         **A_POINT_IS_SMALL | COMMON,
     ),
     Claim.order(
         "G3.c",
         "fine-tuning after pre-training at the lowest rate beats fine-tuning alone at every rate",
-        pairs=[(tuned(AFTER, 0), tuned(FINE_TUNED, index)) for index in (0, 1, -2, -1)],
+        pairs=[(tuned(BOTH_PHASES, 0), tuned(FINE_TUNED, index)) for index in (0, 1, -2, -1)],
         source="§5.3 and Table 9, whatever the rate",
         **A_POINT_IS_SMALL | COMMON,
     ),
