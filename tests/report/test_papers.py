@@ -232,6 +232,30 @@ def test_winner_comes_first(summarise: Summarise) -> None:
     assert lines[1].startswith("off-the-shelf MiniLM wins over your biencoder: +10.0")
 
 
+def test_length_of_minilm_is_named(summarise: Summarise) -> None:
+    """A run cuts texts for MiniLM as for its models, so that its score is not that of `evaluate --model minilm`."""
+    notes = [line for line in summarise(0.7, 0.5, 0.6) if "read the first" in line]
+    assert len(notes) == 1
+    assert notes[0].startswith("  off-the-shelf MiniLM read the first 16 tokens of each text")
+    assert "repro evaluate --model minilm --suite" in notes[0]
+
+
+def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two forums are one dataset in the mean of a record, and so in the summary that names the winner."""
+    names = {"news": "", "forum-a": "forum", "forum-b": "forum"}
+    datasets = [{"name": name, "family": "", "num_queries": 10, "part_of": part} for name, part in names.items()]
+    runs = [base("smoke", num_steps=12), base("smoke", architecture="bm25")]
+    records = []
+    for run, level in zip(runs, ([0.9, 0.3, 0.3], [0.5, 0.6, 0.6]), strict=True):
+        record = replace(make_record(run, 0.5), provenance={"suite": {"datasets": datasets}})
+        vars(record)["arrays"] = {run.suite: np.repeat(np.float32(level), 10)}
+        records.append(record)
+    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
+    lines = format_own_corpus_lines(runs, SIZES)
+    assert lines[0].startswith("your biencoder wins over BM25: +5.0 points (+5.0 to +5.0)")
+    assert [line.split()[-4] for line in lines[2:4]] == ["60.0", "55.0"]
+
+
 def test_context_blind_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that is scored under the null context only is compared, and its context is named."""
     blind = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
