@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.columns import ACCEPTED, match_names
+from repro.data.paper.quirks import find_quirks
 from repro.storage.digests import get_cached_digests
 from repro.storage.files import json_object
 from repro.storage.paths import CORPUS_FILE, get_corpora_folder, get_home, is_imported
@@ -40,6 +41,11 @@ class Corpus:
         Without the name, two suites of one stage would be equal, as would a .txt and a .csv file with the same bytes.
         """
         return self.kind, self.name, self.digest
+
+    @property
+    def document_role(self) -> str:
+        """The role whose prompt documents have: that of `evaluate` for a BEIR folder of this name."""
+        return find_quirks(self.name).document_role if self.kind == "beir" else "document"
 
     @property
     def digest(self) -> str:

@@ -106,6 +106,20 @@ def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
         search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, ignore)
 
 
+@pytest.mark.parametrize(("name", "role"), [("quora", "query"), ("things", "document")])
+def test_prompt_follows_collection(tmp_path: Path, name: str, role: str) -> None:
+    """Documents and context of a collection of questions have the prompt of queries, as in `evaluate`."""
+    model = save(tmp_path / "model", "contextual", "nomic", residual=True)
+    ids = tuple(f"d{place}" for place in range(len(TEXTS)))
+    source = Retrieval(name, ids, tuple(TEXTS), (), (), {})
+    write_beir_folder(tmp_path / name, source)
+    (hits,) = search(SearchRequest(str(model), str(tmp_path / name)), QUERIES[:1], len(TEXTS), ignore)
+    opened = open_model(str(model), progress=ignore).ours
+    opened.set_context(draw_context("own", source, num_contexts=3, seed=0).texts, 0, role)
+    expected = opened.encode(TEXTS, role) @ opened.encode(QUERIES[:1], "query")[0]
+    assert [hit.score for hit in hits] == pytest.approx(np.sort(expected)[::-1].tolist(), abs=1e-4)
+
+
 def test_context_follows_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stored context goes to the device of the model, which is the GPU for a run on a machine with one."""
     model = build_model(ModelConfig(architecture="contextual", hidden_size=32, num_heads=2, num_contexts=3))

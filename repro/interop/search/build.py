@@ -51,7 +51,7 @@ def build_index(
     opened.model.report = make_encoding_reporter(progress)
     with atomic_folder(folder) as part:
         texts = list(documents.values())
-        vectors_ND = opened.model.encode(texts, "document")
+        vectors_ND = opened.model.encode(texts, corpus.document_role)
         # NaN scores would rank these documents last, and no message would say so
         check_vectors(vectors_ND, texts, "model")
         np.save(part / VECTORS_FILE, vectors_ND)
@@ -98,8 +98,8 @@ def set_context(
             raise ValueError(f"{opened.called} has no context: leave out --context")
         return None
     texts = documents if context_corpus is None else context_corpus.read()[0]
-    name = corpus.name if context_corpus is None else context_corpus.name
-    source = Retrieval(name, tuple(texts), tuple(texts.values()), (), (), {})
+    drawn_from = context_corpus or corpus
+    source = Retrieval(drawn_from.name, tuple(texts), tuple(texts.values()), (), (), {})
     kind = "own"
     if request.context == "null" or (request.context is None and opened.ours.config.is_blind):
         kind = "null"
@@ -107,5 +107,5 @@ def set_context(
         # "wrong" is the word of records for a context of another corpus.
         kind = "wrong"
     context = draw_context(kind, source, num_contexts=opened.num_contexts, seed=request.context_seed)
-    opened.ours.set_context(context.texts, request.context_seed)
+    opened.ours.set_context(context.texts, request.context_seed, corpus.document_role)
     return context.provenance
