@@ -119,6 +119,8 @@ class LocalQueue:
     attempts: Counter[str] = field(default_factory=Counter)
     # items that wait for the work of another process
     waiting_for: set[str] = field(default_factory=set)
+    # running stages that were asked to stop
+    stopping: set[str] = field(default_factory=set)
     # item -> number of log bytes already passed on
     logged_bytes: dict[str, int] = field(default_factory=dict)
 
@@ -132,6 +134,7 @@ class LocalQueue:
                     last_check = time.monotonic()
                     self._pass_on_logs()
                     self._update_ended()
+                    self._cancel_unneeded_stages()
                     self._fill_slots()
                 time.sleep(0.05)
         finally:
@@ -207,6 +210,22 @@ class LocalQueue:
                 self._end(task, last.state, last.reason)
             elif any(self.ended.get(need, "done") != "done" for need in task.needs):
                 self._end(task, "blocked", f"needs {', '.join(task.needs)}")
+
+    def _cancel_unneeded_stages(self) -> None:
+        """Cancel the stages that no remaining job needs, for example because their runs were cancelled."""
+        needed: set[str] = set()
+        # In reverse, because a stage comes before the jobs that need it.
+        for task in reversed(self.tasks):
+            if task.name in self.ended:
+                continue
+            if task.item.kind == "run" or task.name in needed:
+                needed.update(task.needs)
+                continue
+            if task.name not in self.children:
+                self._end(task, "cancelled", "no run needs it any more")
+            elif task.name not in self.stopping:
+                self.stopping.add(task.name)
+                self.children[task.name][0].send_signal(signal.SIGTERM)
 
     def _end(self, task: Task, outcome: str, reason: str = "") -> None:
         self.ended[task.name] = outcome
@@ -351,6 +370,19 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
         for line in filter(None, (_describe_expected_time(tasks, slots), advise_on_shared_gpus(slots))):
             progress(line)
         try:
-            return queue.run()
+            outcomes = queue.run()
         except Stopped as stopped:
             raise stopped.add_advice(queue.describe_stopped_children()) from stopped
+        progress(_summarize([outcomes[task.name] for task in tasks if task.item.kind == "run"]))
+        return outcomes
+
+
+def _summarize(outcomes: Sequence[str]) -> str:
+    """Return the last line of a launch: how many runs are recorded, and what happened to the others."""
+    counts = Counter(outcomes)
+    num_recorded = counts.pop("done", 0)
+    line = f"{num_recorded} of {count_noun(len(outcomes), 'run')} recorded"
+    if not counts:
+        return line
+    others = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return f"{line}, {others}; `repro status` names the reasons, `launch` with --retry resumes them"

@@ -202,7 +202,7 @@ def _find_blocked(tasks: list[Task]) -> dict[str, str]:
 def cancel(runs: Sequence[Run]) -> list[RunStatus]:
     """Cancel all queued and running runs and return them. A running one writes its checkpoint first.
 
-    On Slurm this also cancels the stages that no other queued run waits for.
+    Stages that no other queued run waits for are cancelled too, here on Slurm and by a local queue itself.
     """
     snapshot = Snapshot()
     statuses = [(run, snapshot.get_status(run)) for run in dict.fromkeys(runs)]

@@ -242,6 +242,25 @@ def test_cancelling_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     check_metrics(*LONG)
 
 
+@pytest.mark.parametrize("keeps_one", [False, True])
+def test_cancelling_stops_stages(monkeypatch: pytest.MonkeyPatch, keeps_one: bool) -> None:
+    """A stage that no other run needs is stopped, or never started. The last line counts the runs."""
+    monkeypatch.setenv("STAND_IN_STAGE_SECONDS", "3" if keeps_one else "600")
+    clustered = tuple(replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2])
+    kept = RUNS[2:] if keeps_one else ()
+    process = start_launcher(clustered + kept)
+    wait_until(lambda: "build corpus" in read_trace())
+    cancel(clustered)
+    output = process.communicate(timeout=200)[0]
+    assert read_trace().count("build clusters") == 0
+    assert get_states(*clustered, *kept) == ["cancelled"] * 2 + ["recorded"] * len(kept)
+    last_line = output.splitlines()[-1]
+    assert last_line.startswith(f"{len(kept)} of {2 + len(kept)} runs recorded, 2 cancelled")
+    monkeypatch.setenv("STAND_IN_STAGE_SECONDS", "0")
+    launch(*clustered, retry=True)
+    check_metrics(*clustered, *kept)
+
+
 @pytest.mark.parametrize(
     ("gpus_per_run", "gpus", "num_cores", "expected"),
     [
