@@ -17,7 +17,7 @@ RESTATED: dict[str, Any] = STATED | {"version": 2}
 TENTH_OF_POINT_PER_DOUBLING = 0.001
 """The δ of a slope: about half a point over the four to six doublings of an axis at desk."""
 
-MET_BY_BLIND: dict[str, Any] = {"caveat": "a context-blind model would satisfy it too"}
+MET_BY_BLIND: dict[str, Any] = {"caveat": "not evidence about context"}
 """Metadata of a claim that a model without context can also meet."""
 CONTEXT_BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}
 """The context-blind counterpart of a contextual model: trained without documents, scored with null vectors."""

@@ -21,15 +21,15 @@ MIN_INTERVAL_SECONDS = 2.0
 Item = TypeVar("Item")
 
 
-def _normalise_selection(words: list[str] | None) -> list[str] | None:
+def normalise_selection(words: list[str] | None) -> list[str] | None:
     """Return the words with artefact names normalised, for example "Table 1" as table1."""
     if words is None:
         return None
     return [word if is_axis(word) else normalise_artefact_name(word) for word in words]
 
 
-What = Annotated[list[str] | None, typer.Argument(help=f"{SELECTION} (default: all)", callback=_normalise_selection)]
-Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION, callback=_normalise_selection)]
+What = Annotated[list[str] | None, typer.Argument(help=f"{SELECTION} (default: all)", callback=normalise_selection)]
+Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION, callback=normalise_selection)]
 """Required selection, for verbs that start, stop or remove runs. They act on everything only if `all` is given."""
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds (default: those of the artefact)")]

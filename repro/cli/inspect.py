@@ -16,7 +16,7 @@ from repro.cli.common import (
     NumContexts,
     Revision,
     Scale,
-    What,
+    normalise_selection,
     print_json,
     print_line,
     print_progress,
@@ -37,10 +37,20 @@ if TYPE_CHECKING:
 
 
 def check(
-    what: What = None,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="artefacts (table1, figure3, …) or claims, for example T1.b (default: all)",
+            callback=normalise_selection,
+        ),
+    ] = None,
     scale: Scale = "desk",
     strict: Annotated[
-        bool, typer.Option("--strict", help="exit with 1 if a claim differs, else with 2 if one was not run")
+        bool,
+        typer.Option(
+            "--strict",
+            help="exit with 1 if a claim differs, else with 2 if one was not run or if a named one is judged at another scale",
+        ),
     ] = False,
     write: Annotated[
         bool, typer.Option("--write", help="regenerate all generated files (see CONTRIBUTING.md)")
@@ -88,6 +98,9 @@ def check(
             raise typer.Exit(EXIT_DIFFERS)
     # Arithmetic needs no record, so it cannot fail a check of records.
     verdicts = {judgement.word for judgement in judged if not isinstance(judgement.claim, Identity)}
+    named = {word.casefold() for word in what or ()}
+    if any(judgement.word == "other scale" and judgement.claim.id.casefold() in named for judgement in judged):
+        verdicts.add("not run")
     if strict and verdicts & {"DIFFERS", "not run"}:
         raise typer.Exit(EXIT_DIFFERS if "DIFFERS" in verdicts else EXIT_NOT_RUN)
 

@@ -154,7 +154,10 @@ def status(
 
 
 def why(
-    run: Annotated[str, typer.Argument(help="the beginning of a run's id, or a claim, for example T1.b")],
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN_OR_CLAIM", help="the beginning of a run's id, or a claim, for example T1.b"),
+    ],
     scale: Annotated[str, typer.Option(help="scale of the claim")] = "desk",
     as_json: AsJson = False,
 ) -> None:

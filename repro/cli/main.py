@@ -125,18 +125,27 @@ def list_artefacts(as_json: AsJson = False) -> None:
     print_json(rows) if as_json else _print_artefacts(rows)
 
 
+MIN_WIDTH_WITH_RUNS = 120
+"""Width of a terminal from which `list` shows the number of runs at each scale."""
+
+
 def _print_artefacts(rows: Sequence[Mapping[str, Any]]) -> None:
     table = RichTable(box=None, padding=(0, 1, 0, 0))
     # Users type the name, so it must not wrap.
     table.add_column("artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows))
     table.add_column("what it shows")
-    for name in ("claims", *ORDER):
+    console = make_console()
+    scales = ORDER if console.width >= MIN_WIDTH_WITH_RUNS else ()
+    for name in ("claims", *scales):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        runs = [str(row["num_runs"][scale]) for scale in ORDER]
+        runs = [str(row["num_runs"][scale]) for scale in scales]
         table.add_row(row["artefact"], row["title"], str(len(row["claims"])), *runs)
-    make_console().print(table)
-    print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
+    console.print(table)
+    if scales:
+        print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
+    else:
+        print(f"A terminal of {MIN_WIDTH_WITH_RUNS} columns also shows the number of runs at each scale.")
     print("Claims: `repro check ARTEFACT` judges them.")
 
 

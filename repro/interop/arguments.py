@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from repro.data.beir import find_collections
 from repro.interop.named_runs import find_named_run
-from repro.spec import TRAINED, base
+from repro.spec import MTEB_SUITES, TRAINED, base
 from repro.spec.validation import widths_in
 from repro.storage.paths import check_home
 from repro.text import shorten
@@ -56,12 +56,19 @@ def check_suite(source: str) -> None:
     folder = Path(source)
     if "/" in source and not folder.is_dir():
         raise ValueError(f"--suite {shorten(source)}: no such folder; give a BEIR folder or the name of a suite")
+    if source in MTEB_SUITES:
+        raise ValueError(
+            f"--suite {source} is run by the library mteb: examples/mteb_contexts.py scores a model, "
+            "`repro run table2` the paper's"
+        )
     if not folder.is_dir():
         from repro.pipeline.corpora import make_searched_stage
 
         make_searched_stage(base("smoke", suite=source))
     elif not (folder / "suite.json").is_file() and not find_collections(folder):
-        raise ValueError(f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
+        raise ValueError(
+            f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and none of its folders is one"
+        )
 
 
 EXPORT_CONTEXTS = ("own", "wrong", "null")

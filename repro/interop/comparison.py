@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.comparison import paired_gaps
 from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
 from repro.report.query_scores import QueryScores
@@ -26,7 +27,7 @@ NO_INTERVAL_NOTE = "No interval: each collection has one query, so other queries
 
 @dataclass(frozen=True)
 class Difference:
-    """Lead of the first column in the mean over collections, in points, with its interval.
+    """Lead of one column over another in the mean over collections, in points, with its interval.
 
     Without an interval, because no collection has two queries, low and high are None.
     """
@@ -41,15 +42,21 @@ class Difference:
 
 
 def compute_differences(columns: Sequence[QueryScores]) -> list[Difference]:
-    """Compare the first column with each other one, paired by query."""
-    first, *others = columns
+    """Compare the first column with each other one, paired by query. A whitened column comes first in its pair."""
+    base, *others = columns
     differences = []
-    for other in others:
+    for column in others:
+        first, other = (column, base) if is_whitened(column.label) else (base, column)
         low, high = first.interval(other) or (None, None)
         points = first.mean - other.mean
         num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
         differences.append(Difference(first.label, other.label, points, low, high, num_ahead, len(first.datasets)))
     return differences
+
+
+def is_whitened(label: str) -> bool:
+    """Return whether a column has whitened vectors, by its label."""
+    return label.split()[-1].startswith(WHITENED)
 
 
 @dataclass(frozen=True)

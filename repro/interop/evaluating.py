@@ -37,6 +37,7 @@ from repro.interop.comparison import (
     Difference,
     compute_collection_differences,
     compute_differences,
+    is_whitened,
     list_comparison_notes,
     list_unknown_token_warnings,
     make_collection_view,
@@ -251,11 +252,9 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[QueryScores]:
     for name, system in zip(names, systems, strict=True):
         views = list_contexts(system.evaluation.metrics, suite)
         datasets = system.evaluation.provenance["datasets"]
-        is_whitened = any(view.startswith(WHITENED) for _, view in views)
+        labels = label_views([view for _, view in views], takes_contexts=bool(system.metadata.get("num_contexts")))
         for path, view in views:
-            view_label = view
-            if view == "own" and not system.metadata.get("num_contexts"):
-                view_label = UNCHANGED_LABEL if is_whitened else "full"
+            view_label = labels[view]
             # The shortest label that still distinguishes the column from all others.
             label = f"{name} {view_label}"
             if len(views) == 1 and (view == "own" or num_models > 1):
@@ -264,6 +263,14 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[QueryScores]:
                 label = view_label
             columns.append(QueryScores.of(label, system.evaluation.per_query[path], datasets))
     return columns
+
+
+def label_views(views: Sequence[str], *, takes_contexts: bool) -> dict[str, str]:
+    """Return a label for each view. Without contexts, "own" is the unchanged vectors next to whitened or cut ones."""
+    labels = {view: view for view in views}
+    if not takes_contexts and "own" in labels:
+        labels["own"] = UNCHANGED_LABEL if any(view.startswith(WHITENED) for view in views) else "full"
+    return labels
 
 
 @dataclass(frozen=True)
@@ -348,7 +355,9 @@ class _Evaluator:
         if request.whiten:
             # earlier results were whitened by all documents, including repeated ones
             key |= {"shrinkage": request.shrinkage, "moments": "distinct documents"}
-        outputs = self._make_outputs(source, opened.called, key, len(contexts))
+        outputs = self._make_outputs(
+            source, opened.called, key, len(contexts), takes_contexts=bool(opened.num_contexts)
+        )
         evaluation = evaluate_setting(opened.model, self.suite, setting, outputs, self.collections)
         scored = Scored(metadata, evaluation)
         for name, collection in self.collections.items():
@@ -370,7 +379,9 @@ class _Evaluator:
         metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
         return Scored(metadata, evaluation)
 
-    def _make_outputs(self, source: str, called: str, key: Mapping[str, Any], num_contexts: int) -> EvaluationOutputs:
+    def _make_outputs(
+        self, source: str, called: str, key: Mapping[str, Any], num_contexts: int, *, takes_contexts: bool = False
+    ) -> EvaluationOutputs:
         # A second model has its own folder, because runs are named by collection only.
         folder = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
         num_documents, num_texts = {}, {}
@@ -380,7 +391,7 @@ class _Evaluator:
         return EvaluationOutputs(
             runs=folder / "trec",
             cache=ResultCache(self.folder / "kept", key),
-            callback=ProgressPrinter(called, num_texts, num_documents, self.progress),
+            callback=ProgressPrinter(called, num_texts, num_documents, self.progress, takes_contexts=takes_contexts),
         )
 
 
@@ -393,7 +404,10 @@ class ProgressPrinter:
         num_texts: Mapping[str, int],
         num_documents: Mapping[str, int],
         progress: Progress,
+        *,
+        takes_contexts: bool,
     ) -> None:
+        self._takes_contexts = takes_contexts
         self._name, self._progress, self._num_documents = name, progress, num_documents
         self._num_collections, self._remaining = len(num_texts), dict(num_texts)
         self._num_encoded, self._seconds = 0, 0.0
@@ -409,8 +423,10 @@ class ProgressPrinter:
             self._seconds += now - self._last_time
         self._last_time = now
         is_several = len(event.scores) > 1
+        labels = label_views(list(event.scores), takes_contexts=self._takes_contexts)
         scores = ", ".join(
-            f"{kind + ' ' if is_several else ''}{format_number(POINTS * value)}" for kind, value in event.scores.items()
+            f"{labels[kind] + ' ' if is_several else ''}{format_number(POINTS * value)}"
+            for kind, value in event.scores.items()
         )
         number = self._num_collections - len(self._remaining)
         documents = count_noun(self._num_documents[event.dataset], "document")
@@ -422,7 +438,7 @@ class ProgressPrinter:
             line += f"; about {format_seconds(seconds_left)} left"
         self._progress(line)
         for kind, note in event.ties.items():
-            self._progress(f"  {event.dataset}{f' ({kind})' if is_several else ''}: {note}")
+            self._progress(f"  {event.dataset}{f' ({labels[kind]})' if is_several else ''}: {note}")
 
 
 def describe_model(opened: Opened) -> dict[str, Any]:
@@ -486,12 +502,12 @@ def format_whitening_lines(differences: Sequence[Difference]) -> list[str]:
     """Return a line per whitened column: its gain over the original vectors, with a warning unless it exceeds zero."""
     lines = []
     for difference in differences:
-        if difference.other.split()[-1].startswith(WHITENED):
-            # the difference is that of the original vectors, so its signs and bounds are reversed
-            gain, interval, is_gain = -difference.points, "no interval of one query per collection", False
+        if is_whitened(difference.first):
+            interval, is_gain = "no interval of one query per collection", False
             if difference.low is not None and difference.high is not None:
-                low, high = -difference.high, -difference.low
-                interval, is_gain = f"95 %: {low:+.1f} to {high:+.1f}", low > 0
+                interval, is_gain = f"95 %: {difference.low:+.1f} to {difference.high:+.1f}", difference.low > 0
             verdict = "" if is_gain else ": not above zero, so do not deploy it on this evidence"
-            lines.append(f"{difference.other} − {difference.first}: {gain:+.1f} points ({interval}){verdict}")
+            lines.append(
+                f"{difference.first} − {difference.other}: {difference.points:+.1f} points ({interval}){verdict}"
+            )
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from repro.report.artefacts import judgements
 from repro.report.names import find_artefact
@@ -75,12 +75,14 @@ def explain_claim(id: str, scale: str) -> list[str]:
     if judged.comparisons:
         rows.append(("judged on", _describe_evidence(judged)))
     rows += [("also", remark) for remark in list_remarks(judged)]
-    rows += [("note", note) for note in (claim.caveat, judged.note) if note]
     if judged.verdict == "other scale":
+        rows.append(("judged at", f"{', '.join(claim.scales)}: repro why {claim.id} --scale {claim.scales[0]}"))
         alike = {
             id for headline in get_declared_notes("HEADLINES") if claim.id in headline.claims for id in headline.claims
         }
         rows += [("see", f"{id}, the same at {scale}") for id in sorted(alike) if scale in find_claim(id)[1].scales]
+        return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
+    rows += [("note", note) for note in (claim.caveat, judged.note) if note]
     if judged.yours:
         rows.append(("yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"))
     if judged.word == "OPEN" and judged.seeds and not isinstance(claim, Correlation):
@@ -91,14 +93,20 @@ def explain_claim(id: str, scale: str) -> list[str]:
     picture = figures[0] if figures else experiment.artefact_names[0]
     names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefact_names), picture))
     rows.append(("picture", f"python -m repro show {' '.join(names_shown)} --scale {scale}"))
-    verdict = f"{claim.id} at {scale}: {judged.verdict}: {meaning}"
-    return [verdict, *(f"  {label:<14}{text}" for label, text in rows)]
+    return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
+
+
+def _format_rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    return (f"  {label:<14}{text}" for label, text in rows)
 
 
 def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> Iterator[tuple[str, str]]:
     unit = judged.unit
-    interval = format_interval(comparison, unit) if comparison.low is not None else "without an interval"
-    yield "effect", f"{name}: {format_in_unit(comparison.effect, unit)} {interval} {unit.name}".rstrip()
+    effect = f"{name}: {format_in_unit(comparison.effect, unit)}"
+    if comparison.low is None:
+        yield "effect", " ".join(filter(None, (effect, unit.name))) + ", without an interval"
+    else:
+        yield "effect", f"{effect} {format_interval(comparison, unit)} {unit.name}".rstrip()
     if len(comparison.by_seed) == len(judged.seeds) > 0:
         effects = zip(judged.seeds, comparison.by_seed, strict=True)
         yield "per seed", ", ".join(f"{seed}: {format_in_unit(value, unit)}" for seed, value in effects)
@@ -109,7 +117,12 @@ def _describe_evidence(judged: Judgement) -> str:
     runs = count_noun(judged.num_runs, "run")
     stated = f", stated on {claim.stated}" if claim.stated else ""
     if isinstance(claim, Correlation):
-        return f"means over seeds {format_seeds(judged)}, {runs}; the interval is Pearson's{stated}"
+        values = (
+            f"means over seeds {format_seeds(judged)}, {runs}" if judged.seeds else f"{runs} that depend on no seed"
+        )
+        has_interval = any(comparison.low is not None for comparison in judged.comparisons)
+        interval = "; the interval is Pearson's" if has_interval else ""
+        return f"{values}{interval}{stated}"
     if not judged.seeds:
         return f"{runs}; nothing depends on a seed, so the interval is a paired bootstrap over queries{stated}"
     interval = "the interval is a paired t interval" if len(judged.seeds) > 1 else "one seed has no interval"

@@ -173,11 +173,6 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
         if judged.comparisons or (is_arithmetic(judged) and judged.word != "HOLDS" and not is_brief)
     ]
     rows = [format_claim_row(judged, is_brief=is_brief) for judged in shown]
-    if width is not None:
-        # The sentence gets the width that the other non-empty columns leave.
-        columns = list(zip(LEDGER_HEADER, *rows, strict=True))[:-1]
-        space_left = width - GAP - sum(max(map(len, column)) + GAP for column in columns if any(column[1:]))
-        rows = [(*row[:-1], format_claim(judged, space_left)) for row, judged in zip(rows, shown, strict=True)]
     notes = tuple(_list_other_claims(judgements, shown))
     view = View(f"{title}, with {INTERVAL_NOTE}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
     if width is not None and width < MIN_WIDTH_WITH_THRESHOLD:
@@ -185,10 +180,6 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
         columns_shown = [index for index, name in enumerate(LEDGER_HEADER) if name != "threshold"]
         return view.with_columns(columns_shown, notes)
     return view
-
-
-GAP = 3
-"""Gap between two columns of a terminal, in characters."""
 
 
 def is_arithmetic(judged: Judgement) -> bool:
@@ -231,15 +222,10 @@ def format_seeds(judged: Judgement) -> str:
     return format_spans(judged.seeds) or "queries"
 
 
-def format_claim(judged: Judgement, max_width: int | None = None) -> str:
-    """Return the sentence of a claim and the remarks on its verdict. The sentence is cut to fit into `max_width`."""
-    sentence = judged.claim.statement
+def format_claim(judged: Judgement) -> str:
+    """Return the sentence of a claim and the remarks on its verdict."""
     notes = "; ".join(filter(None, (judged.claim.caveat, *list_remarks(judged), judged.note)))
-    if max_width is not None:
-        space_left = max(MIN_SENTENCE_WIDTH, max_width - (len(notes) + 3 if notes else 0))
-        if len(sentence) > space_left:
-            sentence = f"{sentence[: space_left - 2].rstrip()} …"
-    return f"{sentence} ({notes})" if notes else sentence
+    return f"{judged.claim.statement} ({notes})" if notes else judged.claim.statement
 
 
 def list_remarks(judged: Judgement) -> list[str]:

@@ -259,7 +259,7 @@ def test_single_queries_have_no_interval() -> None:
     for differences in (compute_differences([whole, other]), compute_collection_differences([whole, other])):
         assert {(difference.low, difference.high) for difference in differences} == {(None, None)}
     view = make_differences_view(compute_differences([whole, other]))
-    assert view.rows[0][1:3] == ("-65.00", "–") and "one query" in view.notes[0]
+    assert view.rows[0][:3] == ("whitened − unchanged", "+65.00", "–") and "one query" in view.notes[0]
     (line,) = format_whitening_lines(compute_differences([whole, other]))
     assert "+65.0 points (no interval" in line and "do not deploy" in line
 

@@ -115,6 +115,12 @@ def test_strict_check_sets_exit_code(
     assert get_exit_code("check", "--strict", "--json") == code
 
 
+@pytest.mark.parametrize(("name", "code"), [("CC.a", 2), ("context_curve", 0)])
+def test_strict_check_needs_named_claims(name: str, code: int) -> None:
+    """A claim that is named and judged at another scale is not run here. An artefact may have such claims."""
+    assert get_exit_code("check", name, "--strict") == code
+
+
 def test_pages_match_committed_records() -> None:
     """Fails if records or claims changed after the last `repro check --write`. Records of the reader change nothing."""
     if not list(views.RECORDS["published"]().glob("*.json")):
