@@ -24,6 +24,7 @@ from repro.analyses.context_effect import ScoredModel, measure_context_effect
 from repro.analyses.context_example import explain_best_query
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.contexts import have_wrong_corpora
 from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, get_run_tokenizer
 from repro.evaluate.retrieval import Hits, read_run
 from repro.evaluate.suites import Encoder, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
@@ -102,9 +103,8 @@ def make_setting(inputs: Inputs, **fields: Any) -> Setting:
     if run.architecture != "contextual":
         return Setting(**fields)
     contexts = run.test_contexts.split("+")
-    if len(inputs.suite.datasets) == 1:
-        # a single collection has no wrong corpus
-        contexts = [kind for kind in contexts if kind != "wrong"]
+    if "wrong" in contexts and not have_wrong_corpora(inputs.suite.datasets):
+        contexts.remove("wrong")
     pool = draw_training_pool(inputs) if "random" in contexts else None
     return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **fields)
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
 from typing import Any
 
-from repro.data.beir import Retrieval, SuiteDataset
+from repro.data.beir import DOCUMENT, Retrieval, SuiteDataset, read_texts
 from repro.seeds import make_rng
 
 KINDS = ("own", "wrong", "random", "null")
@@ -43,6 +45,29 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
     digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
     provenance = {"kind": kind, "corpus": source.name, "seed": seed, "num_documents": len(ids), "ids_sha256": digest}
     return Context([source.documents[row] for row in sample], provenance)
+
+
+MAX_SIZE_RATIO = 1.1
+"""Largest ratio of the sizes of two files that may hold the same documents, with other ids or titles."""
+
+
+def have_wrong_corpora(datasets: Sequence[SuiteDataset]) -> bool:
+    """Return whether the datasets of a suite can be wrong corpora of each other.
+
+    A single dataset has no other one. Two datasets with the same documents, for example the held-out domains of an
+    imported corpus, are no wrong corpora of each other.
+    """
+    sizes = [(dataset.path / "corpus.jsonl").stat().st_size for dataset in datasets]
+
+    @cache
+    def read_documents(index: int) -> frozenset[str]:
+        return frozenset(read_texts(datasets[index].path / "corpus.jsonl", DOCUMENT).values())
+
+    return len(datasets) > 1 and not any(
+        read_documents(first) == read_documents(second)
+        for first, second in combinations(range(len(datasets)), 2)
+        if max(sizes[first], sizes[second]) <= MAX_SIZE_RATIO * min(sizes[first], sizes[second])
+    )
 
 
 def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:

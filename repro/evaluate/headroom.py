@@ -17,7 +17,7 @@ import numpy as np
 from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
 from repro.evaluate.collections import Collection, read_collections, score_headline, search_collection
-from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.contexts import draw_context, have_wrong_corpora, wrong_corpora
 from repro.evaluate.lexical import DocumentFrequencies, build_word_overlap
 from repro.storage.arrays import load_array
 
@@ -30,7 +30,7 @@ SIDES = ("own", "wrong")
 
 def write_word_scores(folder: Path, suite: Suite, pairs: Pairs, count: int, seed: int) -> None:
     """Write the result of `compute_word_scores`. Writes nothing for a large suite or a suite without a wrong corpus."""
-    if len(suite.datasets) < 2 or count_lines(suite) > MAX_DOCUMENTS:
+    if count_lines(suite) > MAX_DOCUMENTS or not have_wrong_corpora(suite.datasets):
         return
     scores = compute_word_scores(suite, read_collections(suite), pairs, count, seed)
     for side, scores_Q in zip(SIDES, scores, strict=True):

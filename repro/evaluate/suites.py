@@ -248,11 +248,12 @@ class ModelSystem(System):
             if self.setting.num_contexts:
                 context = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 # The statistics are those of another corpus, which the model must see as its own context.
-                self.encoder.set_context(context.texts, self.setting.seed, "document")
+                self.encoder.set_context(context.texts, self.setting.seed, collection.document_role)
             # all of its documents, in an order by the seed
             order = draw_context("random", corpus, num_contexts=len(corpus.documents), seed=self.setting.seed)
             texts = order.texts or []
-            documents = self.encoder.encode([texts[row] for row in list_distinct_rows(texts)], "document")
+            distinct = [texts[row] for row in list_distinct_rows(texts)]
+            documents = self.encoder.encode(distinct, collection.document_role)
         else:
             rows = list_distinct_rows(self._get_documents(collection.retrieval))
             # The common case needs no copy of all vectors.

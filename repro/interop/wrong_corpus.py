@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset
 from repro.evaluate.collections import read_collections
-from repro.evaluate.contexts import wrong_corpora
+from repro.evaluate.contexts import have_wrong_corpora, wrong_corpora
 from repro.interop.opening import Progress, open_suite
 
 DEFAULT_SUITE = "desk"
@@ -26,26 +26,27 @@ def find_wrong_source(
 ) -> Retrieval | None:
     """Return the largest other collection of the suite or folder `source`, and report the choice.
 
-    Without a source, the result is None for a suite of several datasets, which provides its own wrong corpora. For a
-    suite of one dataset it is a collection of `desk`. `hint` explains in the message how to choose another.
+    Without a source, the result is None for a suite that provides its own wrong corpora. For a suite of one dataset, or
+    of several with the same documents, it is a collection of `desk`. `hint` explains in the message how to choose another.
 
     Raises:
         ValueError: if the source has only the searched collection itself.
     """
-    if source is None and len(suite.datasets) > 1:
+    if source is None and have_wrong_corpora(suite.datasets):
         return None
-    searched = {collection.retrieval.documents for collection in read_collections(suite).values()}
+    # as sets, since a copy may have another order
+    searched = {frozenset(collection.retrieval.documents) for collection in read_collections(suite).values()}
     other_suite = open_suite(source or DEFAULT_SUITE, progress)
     others = [
         collection.retrieval
         for collection in read_collections(other_suite).values()
-        if collection.retrieval.documents not in searched
+        if frozenset(collection.retrieval.documents) not in searched
     ]
     if not others:
         raise ValueError(f"--wrong-from {source or DEFAULT_SUITE} has no other corpus than the one that is searched")
     # sorted first, so that the name decides between equal sizes
     largest = max(sorted(others, key=lambda corpus: corpus.name), key=lambda corpus: len(corpus.documents))
-    reason = "" if source else f"; {suite.name} has only one collection; {hint}"
+    reason = "" if source else f"; {suite.name} has no collection with other documents; {hint}"
     progress(
         f"wrong context: drawn from {largest.name} of {other_suite.name}, {len(largest.documents)} documents{reason}"
     )

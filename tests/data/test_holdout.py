@@ -9,7 +9,14 @@ import pytest
 from repro.data.beir import Retrieval, write_beir_folder, write_suite
 from repro.data.filters import find_overlap
 from repro.data.own import holdout
-from repro.data.own.holdout import FAMILY, MIN_DOMAIN_PAIRS, get_collection_name, hold_out, training_rows
+from repro.data.own.holdout import (
+    FAMILY,
+    MIN_DOMAIN_PAIRS,
+    extend_to_all_documents,
+    get_collection_name,
+    hold_out,
+    training_rows,
+)
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules
 from repro.data.wording import normalise
@@ -78,6 +85,26 @@ def test_named_domains_are_held_out_whole(tmp_path: Path) -> None:
     assert all(len(collection.documents) == 30 for collection in collections)
     trained = list(training_rows(pairs, collections, ["a", "c"], Counter()))
     assert {row.domain for row in trained} == {"b"} and len(trained) == 300
+
+
+@pytest.mark.parametrize("domains", [(), ("a", "b")])
+def test_document_of_two_domains_is_one(tmp_path: Path, domains: tuple[str, ...]) -> None:
+    """Every held-out query judges the one copy of its document that is searched."""
+    rows = [
+        Row(f"{domain}{n}", f"question {domain} {n}", f"the answer is number {n}", domain, "s", ())
+        for domain in "ab"
+        for n in range(2 * MIN_DOMAIN_PAIRS)
+    ]
+    pairs = store_pairs(tmp_path, rows)
+    held_out = hold_out(pairs, domains)
+    assert [collection.name for collection in held_out] == ["a", "b"]
+    for searched in extend_to_all_documents(pairs, held_out, as_one=not domains):
+        assert sorted(searched.documents) == sorted({row.document for row in rows})
+        texts = dict(zip(searched.document_ids, searched.documents, strict=True))
+        assert searched.queries
+        for query_id, query in zip(searched.query_ids, searched.queries, strict=True):
+            answers = [texts[document_id] for document_id in searched.judgements[query_id]]
+            assert answers == [f"the answer is number {query.split()[-1]}"]
 
 
 def test_choice_does_not_depend_on_order(tmp_path: Path) -> None:

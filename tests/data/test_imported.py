@@ -432,7 +432,7 @@ def test_older_imports_keep_their_suite(tmp_path: Path) -> None:
     """A corpus without a recipe in its file keeps the older rule: only held-out documents are searched."""
     corpus = import_rows(tmp_path)
     content = json.loads((corpus.folder / "corpus.json").read_text())
-    assert content.pop("recipe") == 7 and "recipe 7" in corpus.origin
+    assert content.pop("recipe") == imported.RECIPE and f"recipe {imported.RECIPE}" in corpus.origin
     (corpus.folder / "corpus.json").write_text(json.dumps(content))
     old = list_imported_corpora()["mine"]
     assert old.origin == f"recipe 4, {old.digest[:12]}"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import bootstrap
 
-from repro.data.beir import Retrieval, SuiteDataset, group_datasets
+from repro.data.beir import Retrieval, SuiteDataset, group_datasets, write_beir_folder
 from repro.evaluate.comparison import paired_gaps
-from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.contexts import draw_context, have_wrong_corpora, wrong_corpora
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 
@@ -59,6 +59,24 @@ def test_large_family_meets_itself_least() -> None:
     family = {dataset.name: dataset.family for dataset in sets}
     others = wrong_corpora(sets)
     assert sum(family[name] == family[other] for name, other in others.items()) == 4
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (("one fish", "two fish", "red fish"), True),
+        (("two fish", "one fish"), False),
+        (("one fish", "six fish"), True),
+    ],
+)
+def test_copy_is_no_wrong_corpus(tmp_path: Path, documents: tuple[str, ...], expected: bool) -> None:
+    """Two collections with the same documents, in any order and with any ids, are no wrong corpora of each other."""
+    for name, texts in (("first", ("one fish", "two fish")), ("second", documents)):
+        ids = tuple(f"{name}{place}" for place in range(len(texts)))
+        write_beir_folder(tmp_path / name, Retrieval(name, ids, texts, ("q",), ("fish",), {"q": {ids[0]: 1}}))
+    datasets = [SuiteDataset(name, "family", tmp_path / name) for name in ("first", "second")]
+    assert have_wrong_corpora(datasets) is expected
+    assert not have_wrong_corpora(datasets[:1])
 
 
 def test_unknown_context_is_refused() -> None:

@@ -98,12 +98,12 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
         words = ("--model", model, "--whiten", "own", "--whiten", "wrong", "--no-bm25", "--shrinkage", "0.9")
         result = evaluate_json(*words)
         lines = evaluate(*words).splitlines()
-        rows = {row["other"]: row for row in result["differences"]}
+        rows = {row["first"]: row for row in result["differences"]}
         assert set(rows) == {"whitened", "whitened-wrong"}
         for view, row in rows.items():
-            assert_difference(row, *(result["metrics"][f"{path}/mean/ndcg_at_10"] for path in ("zoo", f"zoo+{view}")))
-            line = next(line for line in lines if line.startswith(f"{view} − {row['first']}:"))
-            assert f"{-row['points']:+.1f} points" in line and ("not above zero" in line) == (row["high"] >= 0)
+            assert_difference(row, *(result["metrics"][f"{path}/mean/ndcg_at_10"] for path in (f"zoo+{view}", "zoo")))
+            line = next(line for line in lines if line.startswith(f"{view} − {row['other']}:"))
+            assert f"{row['points']:+.1f} points" in line and ("not above zero" in line) == (row["low"] <= 0)
 
 
 def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,9 @@ def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.
     (desk / "one").mkdir()
     (desk / "zoo" / "near").rename(desk / "one" / "near")
     words = ("--suite", "one", "--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")
-    assert "wrong context: drawn from far of zoo, 40 documents; one has only one collection" in evaluate(*words)
+    assert "wrong context: drawn from far of zoo, 40 documents; one has no collection with other documents" in evaluate(
+        *words
+    )
     for more in ((), ("--wrong-from", "zoo")):
         contexts = evaluate_json(*words, *more)["provenance"]["suite"]["contexts"]
         assert {row["kind"]: row["corpus"] for row in contexts} == {"own": "near", "wrong": "far"}
@@ -122,6 +124,21 @@ def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.
     ):
         with pytest.raises(ValueError, match=message):
             evaluate("--suite", "one", "--model", "contextual", *more)
+
+
+def test_copy_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collections with the same documents in another order are no wrong corpora of each other."""
+    monkeypatch.setattr("repro.interop.wrong_corpus.DEFAULT_SUITE", "zoo")
+    near = desk / "zoo" / "near"
+    shutil.copytree(near, desk / "twice" / "near")
+    shutil.copytree(near, desk / "twice" / "again")
+    path = desk / "twice" / "again" / "corpus.jsonl"
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    words = ("--model", "contextual", "--context", "own", "--context", "wrong", "--no-bm25")
+    contexts = evaluate_json("--suite", "twice", *words)["provenance"]["suite"]["contexts"]
+    assert {row["corpus"] for row in contexts if row["kind"] == "wrong"} == {"far"}
+    with pytest.raises(ValueError, match="no other corpus than the one that is searched"):
+        evaluate("--suite", "zoo/near", *words, "--wrong-from", "twice/again")
 
 
 @pytest.mark.parametrize(

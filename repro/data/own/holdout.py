@@ -99,7 +99,9 @@ def hold_out(
     return retrievals
 
 
-def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
+def extend_to_all_documents(
+    pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool, merges_domains: bool = True
+) -> list[Retrieval]:
     """Extend the collections of `hold_out` from the held-out documents to all documents of the corpus.
 
     The documents of all pairs of a held-out query are relevant to it. Memory holds `MAX_SEARCHED_DOCUMENTS` documents.
@@ -108,11 +110,19 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
         pairs: All pairs of the corpus.
         held_out: The collections of `hold_out`.
         as_one: Join all collections to one.
+        merges_domains: Whether a document of several held-out domains is one document.
     """
     documents: dict[str, str] = {}
+    # by text
+    document_ids: dict[str, str] = {}
+    # by the id in its own collection
+    kept_ids: dict[str, str] = {}
     for retrieval in held_out:
-        documents.update(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    document_ids = {normalize_text(text): document_id for document_id, text in documents.items()}
+        for document_id, text in zip(retrieval.document_ids, retrieval.documents, strict=True):
+            form = normalize_text(text)
+            kept_id = document_ids.get(form, document_id) if merges_domains else document_id
+            document_ids[form] = kept_ids[document_id] = kept_id
+            documents.setdefault(kept_id, text)
     queries = {normalize_text(query) for retrieval in held_out for query in retrieval.queries}
     relevant: dict[str, dict[str, int]] = defaultdict(dict)
     for row in iter_rows(pairs):
@@ -123,7 +133,7 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
             documents[row.id] = row.document
         if query in queries:
             relevant[query][document_ids[document]] = 1
-    extended = [_add_relevant_documents(retrieval, relevant) for retrieval in held_out]
+    extended = [_add_relevant_documents(retrieval, kept_ids, relevant) for retrieval in held_out]
     if as_one and len(extended) > 1:
         extended = [_join_queries(extended)]
     ids, texts = tuple(documents), tuple(documents.values())
@@ -138,11 +148,14 @@ def select_relevant(retrieval: Retrieval) -> Retrieval:
     return Retrieval(retrieval.name, tuple(documents), tuple(documents.values()), (), (), {})
 
 
-def _add_relevant_documents(retrieval: Retrieval, relevant: Mapping[str, Mapping[str, int]]) -> Retrieval:
-    judgements = {
-        query_id: {**retrieval.judgements[query_id], **relevant[normalize_text(text)]}
-        for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True)
-    }
+def _add_relevant_documents(
+    retrieval: Retrieval, kept_ids: Mapping[str, str], relevant: Mapping[str, Mapping[str, int]]
+) -> Retrieval:
+    """Name the judged documents by the ids that were kept, and add the relevant documents of each query."""
+    judgements = {}
+    for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
+        grades = {kept_ids[document_id]: grade for document_id, grade in retrieval.judgements[query_id].items()}
+        judgements[query_id] = grades | relevant[normalize_text(text)]
     return replace(retrieval, judgements=judgements)
 
 

@@ -50,16 +50,18 @@ from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
-RECIPE = 7
+RECIPE = 8
 """Version of the split of an imported corpus. Raise it if the same pairs would be split differently.
 
 4: held-out queries search only held-out documents, and texts are equal if their letters and digits are.
 5: held-out queries search all documents of the corpus, and texts are equal if all their characters are.
 6: a twentieth of the training documents is set apart, so that training can end early.
 7: no document that is relevant to a held-out query is a negative, and pairs with one are dropped unless they are many.
+8: a document of several held-out domains is one document.
 A corpus keeps the recipe of its import.
 """
 OLDEST_RECIPE, FIRST_RECIPE_WITH_SET_APART, FIRST_RECIPE_WITHOUT_ANSWERS = 4, 6, 7
+FIRST_RECIPE_MERGING_DOMAINS = 8
 TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 
 
@@ -233,7 +235,12 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         collections = holdout.hold_out(pairs, corpus.held_out_domains, rules, near_duplicates)
         searched = collections
         if not is_old:
-            searched = holdout.extend_to_all_documents(pairs, collections, as_one=not corpus.held_out_domains)
+            searched = holdout.extend_to_all_documents(
+                pairs,
+                collections,
+                as_one=not corpus.held_out_domains,
+                merges_domains=corpus.recipe >= FIRST_RECIPE_MERGING_DOMAINS,
+            )
         names = [collection.name for collection in searched]
         if near_duplicates and names == [holdout.ALL]:
             near_duplicates = {holdout.ALL: sum(near_duplicates.values())}
