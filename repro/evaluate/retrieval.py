@@ -202,11 +202,6 @@ def rank_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False)
     return [(document_id, hits[document_id]) for document_id, _ in sorted(by_id, key=lambda hit: -hit[1])]
 
 
-def rank_pessimistically(hits: Mapping[str, float], grades: Mapping[str, int]) -> list[tuple[str, float]]:
-    """Return documents and scores, best first. Ties go to the less relevant document: the worst case of ties."""
-    return sorted(hits.items(), key=lambda hit: (-hit[1], grades.get(hit[0], 0), hit[0]))
-
-
 def score(
     run: Hits,
     judgements: Judgements,
@@ -251,7 +246,9 @@ class Ties(NamedTuple):
     """Numbers of queries whose measure depends on ids, and of queries whose scores are all equal (no ranking)."""
 
     num_decided_by_ids: int
-    worst: float  # NDCG@10 if every tie goes against the more relevant document
+    # NDCG@10 if every tie goes against the more relevant document, and if every tie goes to it
+    worst: float
+    best: float
     num_without_ranking: int
 
     @property
@@ -262,7 +259,7 @@ class Ties(NamedTuple):
             queries = count_noun(self.num_decided_by_ids, "query", "queries")
             notes.append(
                 f"ids decide ties with a relevant document in {queries} "
-                f"(NDCG@10 {100 * self.worst:.1f} if all went against it)"
+                f"(NDCG@10 {100 * self.worst:.1f} to {100 * self.best:.1f}, if all went against it or to it)"
             )
         if self.num_without_ranking:
             queries = count_noun(self.num_without_ranking, "query scores", "queries score")
@@ -270,21 +267,29 @@ class Ties(NamedTuple):
         return "; ".join(notes)
 
 
-def find_ties(run: Hits, judgements: Judgements, values_Q: np.ndarray, *, is_exhaustive: bool) -> Ties:
-    """Return the effect of ties on a run with these NDCG@10.
+def find_ties(run: Hits, judgements: Judgements, *, is_exhaustive: bool) -> Ties:
+    """Return the effect of ties on the NDCG@10 of a run.
 
     If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking.
     """
-    worst_run = {
-        query_id: _negate_ranks(rank_pessimistically(run.get(query_id, {}), grades))
+    worst_Q, best_Q = (_score_with_ties(run, judgements, relevant_first=is_best) for is_best in (False, True))
+    num_without_ranking = sum(not run.get(query_id) for query_id in judgements) if is_exhaustive else 0
+    # The tolerance is the rounding of float32 values of NDCG.
+    num_decided_by_ids = int((worst_Q < best_Q - 1e-6).sum())
+    return Ties(num_decided_by_ids, float(worst_Q.mean()), float(best_Q.mean()), num_without_ranking)
+
+
+def _score_with_ties(run: Hits, judgements: Judgements, *, relevant_first: bool) -> np.ndarray:
+    """Return the NDCG@10 of every judged query (Q,) if ties go to the most, or to the least relevant document."""
+    sign = -1 if relevant_first else 1
+    ranked = {
+        query_id: _negate_ranks(
+            sorted(run.get(query_id, {}).items(), key=lambda hit: (-hit[1], sign * grades.get(hit[0], 0), hit[0]))
+        )
         for query_id, grades in judgements.items()
     }
     # Already ordered by falling rank, so `rank_by_score` in `score` keeps this order.
-    worst_Q = score(worst_run, judgements, ("ndcg_at_10",))["ndcg_at_10"]
-    num_without_ranking = sum(not run.get(query_id) for query_id in judgements) if is_exhaustive else 0
-    # The tolerance is the rounding of float32 values of NDCG.
-    num_decided_by_ids = int((worst_Q < values_Q - 1e-6).sum())
-    return Ties(num_decided_by_ids, float(worst_Q.mean()), num_without_ranking)
+    return score(ranked, judgements, ("ndcg_at_10",))["ndcg_at_10"]
 
 
 def _negate_ranks(ranked: list[tuple[str, float]]) -> dict[str, float]:

@@ -446,7 +446,7 @@ def _score_collection(
     values = score(run, judgements)
     # BM25 and reranking leave documents out, so a query without hits is not a tie there.
     is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
-    ties = find_ties(run, judgements, values[HEADLINE], is_exhaustive=is_exhaustive)
+    ties = find_ties(run, judgements, is_exhaustive=is_exhaustive)
     details = {name: value for name, value in provenance.items() if name != "note"}
     notes = [note for note in (provenance.get("note"), ties.note) if note]
     result = CachedResult(values, details, "; ".join(notes))

@@ -61,7 +61,8 @@ def adapt_model(
     texts, num_collections = read_distinct_documents(corpus, progress)
     if shrinkage is None:
         shrinkage = DEFAULT_SHRINKAGE
-    adapted = append_map(model, fit_whitening_map(model, texts, shrinkage, progress))
+    role = find_corpus(corpus).document_role
+    adapted = append_map(model, fit_whitening_map(model, texts, shrinkage, progress, role=role))
     with atomic_folder(folder) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
         # without it, an evaluation could not count the queries that the model was trained on
@@ -151,12 +152,17 @@ def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
 
 
 def fit_whitening_map(
-    model: SentenceTransformer, texts: list[str], shrinkage: float, progress: Progress = print
+    model: SentenceTransformer,
+    texts: list[str],
+    shrinkage: float,
+    progress: Progress = print,
+    *,
+    role: str = "document",
 ) -> AffineMap:
-    """Fit the whitening map to the vectors of these documents."""
+    """Fit the whitening map to the vectors of these documents. `role` is the role of their prompt."""
     encoder = StockEncoder(model)
     encoder.report = make_encoding_reporter(progress)
-    vectors_NH = encoder.encode(texts, "document")
+    vectors_NH = encoder.encode(texts, role)
     check_vectors(vectors_NH, texts, "model")
     return make_whitening_map(Moments.of(vectors_NH), shrinkage)
 

@@ -44,8 +44,14 @@ class Corpus:
 
     @property
     def document_role(self) -> str:
-        """The role whose prompt documents have: that of `evaluate` for a BEIR folder of this name."""
-        return find_quirks(self.name).document_role if self.kind == "beir" else "document"
+        """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora."""
+        from repro.data.beir import is_beir, load_known_collection
+
+        quirks = find_quirks(self.name)
+        if self.kind != "beir" or not quirks.asks_on_both_sides or not is_beir(self.path):
+            return "document"
+        # The name is not enough: the content must match, too.
+        return load_known_collection(self.path, self.name, quirks)[1].document_role
 
     @property
     def digest(self) -> str:

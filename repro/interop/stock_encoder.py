@@ -82,11 +82,10 @@ class StockEncoder:
         transformer = getattr(self.theirs[0], "auto_model", None)
         config = {} if transformer is None else transformer.config.to_dict()
         config = {name: value for name, value in config.items() if name not in FILE_FIELDS}
-        fast_tokenizer = getattr(self.theirs.tokenizer, "backend_tokenizer", None)
         return {
             "modules": modules,
             "config": _to_plain(config),
-            "tokenizer": repr(self.theirs.tokenizer) if fast_tokenizer is None else fast_tokenizer.to_str(),
+            "tokenizer": _describe_tokenizer(self.theirs.tokenizer),
             "truncated_to": self.theirs.truncate_dim,
         }
 
@@ -137,6 +136,17 @@ class StockEncoder:
             if prompts.get(name):
                 return name
         return role if role in prompts else None
+
+
+def _describe_tokenizer(tokenizer: Any) -> Any:
+    """Return everything that decides the tokens of a text, as plain values."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    # The repr of a tokenizer leaves out most of a long vocabulary.
+    content = (
+        backend.to_str() if hasattr(backend, "to_str") else [repr(tokenizer), getattr(tokenizer, "get_vocab", dict)()]
+    )
+    side = getattr(tokenizer, "truncation_side", "right")
+    return content if side == "right" else [side, content]
 
 
 def _to_plain(values: Any) -> Any:

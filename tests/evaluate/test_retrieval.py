@@ -97,17 +97,21 @@ def test_equal_vectors_score_nothing(noise: float, length: float) -> None:
         run = search(length * draw_vectors(5, 0), documents, QUERY_IDS, ids, 10, candidates)
         values = score(run, judged)["ndcg_at_10"]
         assert values.tolist() == [0] * 5
-        assert find_ties(run, judged, values, is_exhaustive=True).num_without_ranking == 5
+        assert find_ties(run, judged, is_exhaustive=True).num_without_ranking == 5
 
 
 def test_ties_with_gold_are_counted() -> None:
-    run = {"a": {"d1": 2.0, "d2": 2.0, "d3": 1.0}, "b": {"d1": 2.0, "d2": 1.0}, "c": {"d1": 1.0, "d2": 1.0}}
-    judged = {"a": {"d1": 1}, "b": {"d1": 1}, "c": {"d1": 1, "d2": 1}}
+    """Ties count where the smaller id is the relevant one (a) and where it is not (d)."""
+    tied = {"d1": 2.0, "d2": 2.0, "d3": 1.0}
+    run = {"a": tied, "b": {"d1": 2.0, "d2": 1.0}, "c": {"d1": 1.0, "d2": 1.0}, "d": tied}
+    judged = {"a": {"d1": 1}, "b": {"d1": 1}, "c": {"d1": 1, "d2": 1}, "d": {"d2": 1}}
     values = score(run, judged)["ndcg_at_10"]
-    ties = find_ties(run, judged, values, is_exhaustive=True)
-    assert values.tolist() == [1, 1, 1]
-    assert ties.num_decided_by_ids == 1 and ties.worst == pytest.approx((1 / math.log2(3) + 2) / 3)
-    assert ties.note and not find_ties({"b": run["b"]}, {"b": judged["b"]}, values[:1], is_exhaustive=True).note
+    ties = find_ties(run, judged, is_exhaustive=True)
+    second = 1 / math.log2(3)
+    assert values.tolist() == pytest.approx([1, 1, 1, second])
+    assert ties.num_decided_by_ids == 2
+    assert (ties.worst, ties.best) == pytest.approx(((2 * second + 2) / 4, 1))
+    assert ties.note and not find_ties({"b": run["b"]}, {"b": judged["b"]}, is_exhaustive=True).note
 
 
 def test_junk_grades_count_as_zero() -> None:

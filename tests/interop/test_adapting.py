@@ -23,7 +23,7 @@ from repro.interop.corpus import find_corpus
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
-from tests.commands import ignore
+from tests.commands import ignore, run_command
 from tests.interop.small import TEXTS, WORDS, make_model
 
 DOCUMENTS = [f"{word} about {other} and {word} number {n}" for n, word in enumerate(WORDS[:7]) for other in WORDS[:7]]
@@ -216,6 +216,22 @@ def test_gain_can_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert shlex.join(command) == f"evaluate --model {model} --suite '{corpus}' --whiten own --shrinkage 0.7"
     app([*command, "--out", str(tmp_path / "scores"), "--no-bm25"], standalone_mode=False)
     assert " whitened" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["quora", "things"])
+def test_adapted_folder_scores_like_whitening(tmp_path: Path, name: str) -> None:
+    """The folder scores as `evaluate --whiten own` does, also if documents have the prompt of queries."""
+    model, corpus = tmp_path / "plain", tmp_path / name
+    export_sentence_transformers(make_model("biencoder"), model)
+    # as in Quora, queries are documents, and another document is relevant
+    ids = tuple(f"d{n}" for n in range(len(DOCUMENTS)))
+    judgements = {f"d{n}": {f"d{n + 1}": 1} for n in range(4)}
+    write_beir_folder(corpus, Retrieval(name, ids, tuple(DOCUMENTS), ids[:4], tuple(DOCUMENTS[:4]), judgements))
+    adapt_model(str(model), str(corpus), tmp_path / "out", shrinkage=0.7, progress=ignore)
+    words = ("evaluate", "--suite", str(corpus), "--no-bm25", "--json", "--model")
+    whitened = json.loads(run_command(*words, str(model), "--whiten", "own", "--shrinkage", "0.7"))["metrics"]
+    adapted = json.loads(run_command(*words, str(tmp_path / "out")))["metrics"]
+    assert adapted[f"{name}/mean/ndcg_at_10"] == pytest.approx(whitened[f"{name}+whitened/mean/ndcg_at_10"], abs=1e-6)
 
 
 def test_contextual_models_are_refused(tmp_path: Path) -> None:

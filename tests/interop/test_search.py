@@ -111,7 +111,8 @@ def test_prompt_follows_collection(tmp_path: Path, name: str, role: str) -> None
     """Documents and context of a collection of questions have the prompt of queries, as in `evaluate`."""
     model = save(tmp_path / "model", "contextual", "nomic", residual=True)
     ids = tuple(f"d{place}" for place in range(len(TEXTS)))
-    source = Retrieval(name, ids, tuple(TEXTS), (), (), {})
+    # as in Quora, a query is a document, and another document is relevant
+    source = Retrieval(name, ids, tuple(TEXTS), ids[:1], tuple(TEXTS[:1]), {"d0": {"d1": 1}})
     write_beir_folder(tmp_path / name, source)
     (hits,) = search(SearchRequest(str(model), str(tmp_path / name)), QUERIES[:1], len(TEXTS), ignore)
     opened = open_model(str(model), progress=ignore).ours

@@ -46,6 +46,25 @@ def test_unlimited_length_is_scored(things: Retrieval) -> None:
     assert result["metrics"]["things/things/ndcg_at_10"] > 0
 
 
+def test_changed_tokenizer_is_another_model(things: Retrieval) -> None:
+    """A late word of the vocabulary and the side of truncation decide vectors, so cached scores do not apply."""
+    tokenizer = load_tokenizer("minilm")
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+    static.save_pretrained("static", create_model_card=False)
+    write_stock("stock")
+    path = next(Path("static").rglob("tokenizer.json"))
+    changed = json.loads(path.read_text())
+    vocabulary = changed["model"]["vocab"]
+    vocabulary["weather"], vocabulary["winter"] = vocabulary["winter"], vocabulary["weather"]
+    config = next(Path("stock").rglob("tokenizer_config.json"))
+    contents = {path: changed, config: json.loads(config.read_text()) | {"truncation_side": "left"}}
+    for folder, (file, content) in zip(("static", "stock"), contents.items(), strict=True):
+        before = open_model(folder).model.decides
+        assert open_model(folder).model.decides == before
+        file.write_text(json.dumps(content))
+        assert open_model(folder).model.decides != before
+
+
 def write_stock(folder: str, **settings: Any) -> SentenceTransformer:
     """Write a model of stock modules whose vectors differ in length."""
     theirs = as_sentence_transformer(make_model("biencoder"))

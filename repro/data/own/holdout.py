@@ -155,7 +155,7 @@ def _add_relevant_documents(
     judgements = {}
     for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
         grades = {kept_ids[document_id]: grade for document_id, grade in retrieval.judgements[query_id].items()}
-        judgements[query_id] = grades | relevant[normalize_text(text)]
+        judgements[query_id] = {**grades, **relevant[normalize_text(text)]}
     return replace(retrieval, judgements=judgements)
 
 
