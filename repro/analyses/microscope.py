@@ -19,7 +19,7 @@ from repro.train.feed import compute_batch_hash
 from repro.train.trainer import build_sampler, make_train_settings
 
 Progress = Callable[[str], None]
-STAGES = ("corpus", "selection", "keys", "embeddings", "clusters", "negatives")
+STAGES = ("corpus", "selection", "keys", "positives", "embeddings", "clusters", "negatives")
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Explanation:
     surrogate: str
     filter: str
     filter_margin: float
+    known_positives: str
     difficulty: float
     masked_fraction: float
     pairs: tuple[Pair, ...]
@@ -95,6 +96,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         surrogate=run.surrogate,
         filter=run.filter,
         filter_margin=run.filter_margin,
+        known_positives=run.known_positives,
         difficulty=view.difficulty,
         masked_fraction=view.masked_fraction,
         pairs=tuple(_explain_pair(inputs, view, documents_M, row, num_negatives) for row in range(len(view.pairs_B))),
@@ -130,6 +132,9 @@ def _explain_other(view: BatchView, documents_M: list[str], row: int, column: in
     assert view.scores_BM is not None, "the viewer computes scores"
     reason = ""
     if view.masked_BM[row, column]:
-        is_same = view.keys_M[column] == view.keys_M[row]
-        reason = "the same text" if is_same else "as near as its own document, or nearer"
+        reason = "as near as its own document, or nearer"
+        if view.keys_M[column] == view.keys_M[row]:
+            reason = "the same text"
+        elif view.known_BM is not None and view.known_BM[row, column]:
+            reason = "another document of the same query"
     return Other(int(column) + 1, float(view.scores_BM[row, column]), documents_M[column], reason)

@@ -23,9 +23,12 @@ def make_explanation_views(explanation: Explanation, *, num_pairs: int = 8) -> l
 
 
 def _make_overview(explanation: Explanation) -> View:
-    rule = "none: only documents of the same text"
+    rule = "none"
     if explanation.filter != "none":
         rule = f"{explanation.filter}: documents that score at least the own document's score + {explanation.filter_margin:g}"
+    always = "documents of the same text"
+    if explanation.known_positives == "mask":
+        always += ", other documents of the same query"
     rows = (
         ("run", explanation.run),
         (
@@ -34,7 +37,8 @@ def _make_overview(explanation: Explanation) -> View:
         ),
         ("pairs", str(len(explanation.pairs))),
         ("surrogate", explanation.surrogate),
-        ("filter removes", rule),
+        ("filter", rule),
+        ("always removed", always),
         ("removed", f"{100 * explanation.masked_fraction:.2f} % of all negatives in the run's loss"),
         ("difficulty", f"{explanation.difficulty:.3f}, the mean score of a query with the other documents"),
     )

@@ -37,7 +37,7 @@ class BatchView:
     """Scores and mask of one batch.
 
     `scores_BM` is None if the run has no surrogate. `masked_BM` covers queries and documents. `masked` has the columns
-    of the run's loss.
+    of the run's loss. `known_BM` marks the known positives of a query, and is None if the run does not mask them.
     """
 
     pairs_B: np.ndarray
@@ -46,6 +46,7 @@ class BatchView:
     scores_BM: np.ndarray | None
     masked_BM: np.ndarray
     masked: np.ndarray  # masked_BM, or (B, K) for the improved contrastive loss
+    known_BM: np.ndarray | None = None
 
     @property
     def difficulty(self) -> float | None:
@@ -88,17 +89,18 @@ class BatchViewer:
                 filter_vectors = self._load_vectors(self._filter_vectors, pairs_B, rows_M)
                 filter_scores_BM = _compute_scores(filter_vectors)
         known_positives = self.inputs.known_positives
+        known_BM = None if known_positives is None else known_positives.find_in_batch(pairs_B, keys_M)
         options: dict[str, Any] = {
             "margin": run.filter_margin,
             "num_hard_negatives": run.num_hard_negatives,
-            "known_BM": None if known_positives is None else known_positives.find_in_batch(pairs_B, keys_M),
+            "known_BM": known_BM,
         }
         masked_BM = masked = mask_false_negatives(keys_M, filter_scores_BM, **options)
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
             masked = mask_directions(query_keys_B, keys_M, masked_BM, filter_vectors, **options)
         release_pages(self.inputs.document_keys)
-        return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked)
+        return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked, known_BM)
 
     @cached_property
     def _stored_vectors(self) -> Vectors:

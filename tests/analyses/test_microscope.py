@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from repro.analyses.batch_text import BATCH_EXHIBIT, make_batch_exhibit
 from repro.analyses.microscope import Explanation, Other, explain
-from repro.batches.mask import compute_content_keys
+from repro.batches.mask import KnownPositives, compute_content_keys
 from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.cli.main import app
 from repro.data.pairs import Indices, Pairs, Side
@@ -81,6 +81,22 @@ def test_removed_texts_are_those_masked(changes: dict[str, object]) -> None:
                 is_same = len(set(compute_content_keys([pair.document, other.document]))) == 1
                 assert other.why == ("the same text" if is_same else "as near as its own document, or nearer")
                 assert is_same or other.score >= pair.score + run.filter_margin
+
+
+def test_known_positives_have_their_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document of another pair with the same query is removed without a filter. Its stage is built on demand."""
+
+    def find_in_batch(self: KnownPositives, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
+        known_BM = np.eye(len(pairs_B), len(document_keys_M), dtype=bool)
+        known_BM[0, 3] = True
+        return known_BM
+
+    monkeypatch.setattr(KnownPositives, "find_in_batch", find_in_batch)
+    explained = explain_batch(replace(RUN, filter="none", known_positives="mask"))
+    assert {other.place: other.why for other in explained.pairs[0].removed}[4] == "another document of the same query"
+    overview = dict(make_explanation_views(explained)[0].rows)
+    assert overview["filter"] == "none" and "same query" in overview["always removed"]
+    assert "same query" not in dict(make_explanation_views(explain_batch())[0].rows)["always removed"]
 
 
 @pytest.mark.parametrize("changes", [{}, {"loss": "icl", "num_hard_negatives": 2}], ids=["infonce", "icl"])
