@@ -31,6 +31,7 @@ from repro.pipeline.needs import uses_given_negatives
 from repro.pipeline.token_coverage import AT_IMPORT, TextsRead, check_vocabulary, count_tokens
 from repro.planning.plan import make_plan
 from repro.records.lookup import read_runs
+from repro.report.own_corpus import format_searched
 from repro.spec import TRAINED, Run, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
@@ -123,12 +124,10 @@ class Planned:
         """Return the evaluated collections, the share of held-out documents, and warnings about the scores."""
         suite = self.report["suite"]
         num_queries = sum(sizes["num_queries"] for sizes in suite.values())
-        num_documents = sum(sizes["num_documents"] for sizes in suite.values())
         is_given = (self.corpus.folder / GIVEN_FOLDER).is_dir()
         queries = count_noun(num_queries, "query", "queries")
-        documents = count_noun(num_documents, "document")
-        collections = count_noun(len(suite), f"{'given' if is_given else 'held out'} collection")
-        lines = [f"evaluated on {queries} searched among {documents} in {collections}: {', '.join(suite)}"]
+        searched = format_searched(suite, "given" if is_given else "held out")
+        lines = [f"evaluated on {queries} searched {searched}: {', '.join(suite)}"]
         lines += list_peculiarities(self.corpus, suite)
         if num_queries < MIN_QUERIES:
             advice = (
@@ -136,7 +135,9 @@ class Planned:
             )
             lines.append(f"  warning: {queries} give wide intervals; improve with: {advice}")
         if not is_given:
-            lines.append(self._describe_held_out(self.report.get("held_out_documents", num_documents)))
+            # older reports lack the number, but their queries searched the held-out documents alone
+            num_searched = sum(sizes["num_documents"] for sizes in suite.values())
+            lines.append(self._describe_held_out(self.report.get("held_out_documents", num_searched)))
             for key, description in HELD_OUT_DESCRIPTIONS.items():
                 lines += [f"  {count} {description}" for count in [self.report["left_out"].get(key)] if count]
         if num_answers := self.report.get("trained_answers"):

@@ -50,11 +50,7 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
     best = max(trained, key=lambda system: system.mean)
     references = [system for system in systems if not system.is_trained]
     better = [system for system in references if system.mean > best.mean]
-    num_documents = sum(system.get("num_documents", 0) for system in sizes.values())
-    counts = (
-        f"{count_noun(len(best.values_Q), 'held-out query', 'held-out queries')} searched among {num_documents} documents "
-        f"in {count_noun(len(sizes), 'collection')}"
-    )
+    counts = f"{count_noun(len(best.values_Q), 'held-out query', 'held-out queries')} searched {format_searched(sizes)}"
     # All references that beat the model are compared with it, or only the best reference if none does.
     compared = better or sorted(references, key=lambda system: -system.mean)[:1]
     lines = [_format_verdict(best, system) for system in sorted(compared, key=lambda system: -system.mean)]
@@ -65,6 +61,18 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
         interval = ABSENT if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
         lines.append(f"  {system.label:<{width}}  {format_number(system.mean):>5}  {interval}")
     return [*lines, *_list_length_notes(references), *_list_hints(best, better)]
+
+
+def format_searched(sizes: Mapping[str, Mapping[str, int]], kind: str = "") -> str:
+    """Return what queries search, for example "among 20 documents in 1 collection". `kind` describes collections.
+
+    Held-out domains of one corpus search the same documents, which count once.
+    """
+    counts = [size.get("num_documents", 0) for size in sizes.values()]
+    collections = count_noun(len(sizes), f"{kind} collection".lstrip())
+    if len(counts) > 1 and len(set(counts)) == 1:
+        return f"among {count_noun(counts[0], 'document')} in each of {collections}"
+    return f"among {count_noun(sum(counts), 'document')} in {collections}"
 
 
 def _load_systems(records: Sequence[Record]) -> list[System]:

@@ -34,19 +34,20 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     if request.context is not None and request.context not in CONTEXTS:
         context_corpus = find_corpus(request.context)
 
-    def locate() -> Index:
-        context = (request.context or "own") if context_corpus is None else context_corpus.key
-        key = [VERSION, get_model_key(request.model, run), corpus.key, request.context_seed, context]
+    def locate(context: str) -> Index:
+        drawn_from = context if context_corpus is None else context_corpus.key
+        key = [VERSION, get_model_key(request.model, run), corpus.key, request.context_seed, drawn_from]
         return Index(get_home() / "search" / hash_json(key)[:16])
 
     from repro.interop.opening import open_model
     from repro.interop.search.build import build_index, encode_queries
 
-    if not locate().is_built:
+    if not any(locate(context).is_built for context in ([request.context] if request.context else CONTEXTS)):
         progress(f"opening {request.model}; the index of {corpus.name} is built once and cached")
     opened = open_model(request.model, progress=progress)
+    default = "null" if opened.num_contexts and opened.ours.config.is_blind else "own"
     # opening may have trained the run, so its weights and the key have changed
-    index = locate()
+    index = locate(request.context or default)
     if not index.is_built:
         build_index(opened, request, corpus, context_corpus, index.folder, progress)
     if request.context is not None and index.settings["context"] is None:
