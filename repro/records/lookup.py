@@ -117,9 +117,9 @@ def _describe_no_run(
     if not missing_seeds:
         return describe_missing_scale(arguments, selected, scale)
     seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if depends_on_seed(run)})
-    command = f"repro plan {' '.join(artefacts or arguments)} --scale {scale} --json > runs.json"
     missing = f"{' '.join(arguments)} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}."
-    return f"{missing} For other seeds, edit the file that `{command}` writes, and execute `repro run runs.json`"
+    words = " ".join(artefacts or arguments)
+    return f"{missing} For other seeds, vary the field: `repro run {words} seed={missing_seeds[0]} --scale {scale}`"
 
 
 def describe_missing_scale(arguments: Sequence[str], selected: Sequence[Experiment], scale: str) -> str:

@@ -184,7 +184,7 @@ def _parse_values(name: str, text: str) -> list[Any]:
     declared = Run.__annotations__[name]
     kind = declared.split(" | ")[0]
     if text == "":
-        raise ValueError(f"{name}=: a value is missing; {name} takes {describe_type(name)}")
+        raise ValueError(f"{name}=: a value is missing; allowed: {describe_type(name)}")
     if text in NONE_WORDS and "None" in declared and text not in CHOICES.get(name, ()):
         return [None]
     if kind == "str":
@@ -204,4 +204,4 @@ def _parse_values(name: str, text: str) -> list[Any]:
             raise ValueError
         return [int(text) if kind == "int" else float(text)]
     except ValueError:
-        raise ValueError(f"{name}={shorten(text)}: {name} takes {describe_type(name)}") from None
+        raise ValueError(f"{name}={shorten(text)}; allowed: {describe_type(name)}") from None

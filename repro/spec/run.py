@@ -326,7 +326,7 @@ def check_fields(names: Iterable[str], caller: str) -> None:
     unknown = [name for name in names if name not in FIELDS]
     if unknown:
         hint = format_suggestion(unknown[0], FIELDS)
-        raise ValueError(f"unknown axis {unknown} in {caller}{hint or ';'} a Run has {list(FIELDS)}")
+        raise ValueError(f"unknown field {unknown[0]!r} in {caller}{hint or ';'} `repro fields` lists all")
 
 
 def base(scale: str, /, **changes: Any) -> Run:

@@ -113,7 +113,7 @@ def test_renamed_field_is_named() -> None:
         (lambda: base("desk", sampler="clusters"), r"sampler='clusters' is unknown; choose one of \['random', "),
         (lambda: base("desk", sampler="cluster"), "give both or neither"),
         (lambda: base("desk", pretraining_cluster_size=64), "without a pretraining_corpus"),
-        (lambda: pick(seeds=1), "unknown axis"),
+        (lambda: pick(seeds=1), "unknown field"),
         (lambda: by_scale({"dusk": 1}), "unknown scale 'dusk'"),
     ],
 )
