@@ -271,7 +271,7 @@ def format_subtitle(figure: Figure, scale: str, source: str, rows: Sequence[Mapp
 
     Seeds are counted per series, because a reference that does not depend on the seed has only one.
     """
-    if figure.is_diagram:
+    if figure.kind == "diagram":
         return f"{format_heading(figure.name)}, scale {scale}"
     seeds_by_series: dict[str, set[int]] = {}
     for row in rows:

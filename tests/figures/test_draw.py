@@ -21,8 +21,8 @@ from figures.draw import Picture, draw, plot
 from figures.heatmap import luminance
 from figures.intervals import summarise_seeds
 from figures.scatter import format_correlation
-from figures.style import make_axes, make_palette, write_title
-from figures.theme import recolour
+from figures.style import INK, make_axes, make_palette, write_title
+from figures.theme import ON_COLOUR, recolour
 from repro import spec
 from repro.spec.registry import experiments
 from repro.storage.paths import CHECKOUT
@@ -488,3 +488,17 @@ def test_dark_theme_has_no_white_panel() -> None:
     figure.savefig(buffer, format="svg")
     assert buffer.getvalue().count("fill: #ffffff") == 5
     assert "fill: #ffffff" not in recolour(buffer.getvalue(), "dark")
+
+
+def test_dark_heatmap_keeps_its_cells() -> None:
+    """Cells and the ink on them keep their colours, the labels become light."""
+    figure, _ = plot(GRID, HEATMAP)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg")
+    light, dark = buffer.getvalue(), recolour(buffer.getvalue(), "dark")
+    cells = re.findall(r'<g id="QuadMesh_\d+">.*?</g>', light, re.DOTALL)
+    assert len(cells) == 2
+    assert all(mesh in dark for mesh in cells)
+    assert INK in light
+    assert INK not in dark
+    assert light.count(ON_COLOUR) == dark.count(ON_COLOUR) > 0
