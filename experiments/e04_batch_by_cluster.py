@@ -202,9 +202,9 @@ FIGURES = (
             f"{WHOLE_SOURCES} {CELLS_NOTE} {EQUAL_PAIRS}"
         ),
         series=(
-            Row(label="contextual", runs=pick(**CDE)),
+            Row(label="contextual, filter", runs=pick(**CDE)),
             Row(label="contextual, no filter", runs=pick(**CDE_UNFILTERED), scales=UNFILTERED_CONTEXTUAL),
-            Row(label="biencoder", runs=WITH_FILTER.runs),
+            Row(label="biencoder, filter", runs=WITH_FILTER.runs),
         ),
         **BY_BATCH_AND_CLUSTER,
     ),

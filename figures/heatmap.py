@@ -45,8 +45,10 @@ def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cel
     notes = [f"cells: mean over seeds, {format_counts(counts)}"]
     if any(clear_flags):
         notes.append("framed: best of its row, clear of the second best (95 % interval of the paired difference)")
-    if not all(clear_flags):
-        notes.append("no frame: best not clear" if any(clear_flags) else "best of a row not clear")
+    if counts.max() == 1:
+        notes.append("one seed: no best cell is marked")
+    elif not all(clear_flags):
+        notes.append("no frame: no clear best" if any(clear_flags) else "no cell is clearly the best of its row")
     return "; ".join(notes)
 
 

@@ -182,7 +182,7 @@ def test_heatmap_shows_mean_per_cell() -> None:
     assert read_texts(filtered.get_xticklabels()) == ["2", "4", "8"]
     assert read_texts(filtered.get_yticklabels()) == ["64", "128"]
     assert colourbar.get_ylabel() == "score"
-    assert figure.get_supxlabel() == "cells: mean over seeds, n = 2; best of a row not clear"
+    assert figure.get_supxlabel() == "cells: mean over seeds, n = 2; no cell is clearly the best of its row"
 
 
 def test_only_a_clear_best_is_framed() -> None:
@@ -198,6 +198,8 @@ def test_only_a_clear_best_is_framed() -> None:
     assert [(round(patch.get_x()), round(patch.get_y())) for patch in figure.axes[0].patches] == [(1, 0)]
     assert "no frame" in figure.get_supxlabel()
     assert not plot_axes(GRID, HEATMAP).patches
+    one_seed, _ = plot([row for row in rows if row["seed"] == 0], HEATMAP)
+    assert one_seed.get_supxlabel() == "cells: mean over seeds, n = 1; one seed: no best cell is marked"
 
 
 def test_missing_cell_is_a_dash() -> None:
