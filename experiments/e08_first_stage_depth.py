@@ -33,7 +33,7 @@ FIGURE = Figure(
     ),
     y=ACCURACY,
     y_label="change in training accuracy (points)",
-    series=(Row(label="both", runs=pick(**BOTH)),),
+    series=(Row(label="contextual batches and architecture", runs=pick(**BOTH)),),
     **DEPTH,
 )
 SCORES = Figure(

@@ -7,6 +7,7 @@ from repro.spec import Experiment, Figure, Row, Run, base, pick
 SHAPE = {"measure": "shape", "architecture": "none"}
 FIRST, SECOND, DATA = "#dbe9f4", "#f4e3cf", "#f2f2f2"
 INK = "#262626"
+ON_COLOUR = "#010101"  # figures.theme keeps this ink dark, like the boxes light, on dark pages
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -60,7 +61,9 @@ def _draw_box(axes: Any, corner_and_size: tuple[int, int, int, int], colour: str
     x, y, width, height = corner_and_size
     corners_x, corners_y = (x, x + width, x + width, x), (y, y, y + height, y + height)
     axes.fill(corners_x, corners_y, facecolor=colour, edgecolor=INK, linewidth=1.0)
-    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize="small", linespacing=1.5)
+    axes.text(
+        x + width / 2, y + height / 2, text, ha="center", va="center", color=ON_COLOUR, size="small", linespacing=1.5
+    )
 
 
 def _format_layers(count: int, width: int, heads: int) -> str:
@@ -77,7 +80,7 @@ FIGURE = Figure(
         "The contextual model of this scale. The first stage embeds documents of the corpus. The second stage reads "
         "their vectors before the tokens of a text. Coloured boxes have weights."
     ),
-    kind="own",
+    kind="diagram",
     title="The two stages of the contextual model, with the sizes of this scale",
     points="shape/*",
     x="part1",
@@ -86,7 +89,6 @@ FIGURE = Figure(
     y_label="",
     series=(Row(label="sizes", runs=pick(**SHAPE)),),
     draw=draw_overview,
-    is_diagram=True,
 )
 
 EXPERIMENT = Experiment(number=15, title="The model", runs=runs, artefacts=(FIGURE,))

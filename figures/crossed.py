@@ -13,7 +13,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from figures.heatmap import CONTRAST_THRESHOLD, luminance, write_cell
+from figures.heatmap import choose_ink, write_cell
 from figures.intervals import compute_intervals, describe_interval, format_counts
 from figures.style import GREY, INK, format_value, label_values, make_axes, sort_values
 
@@ -73,9 +73,9 @@ def _draw_cells(differences: pd.DataFrame, diagonal: pd.Series, axes: Axes) -> Q
         elif np.isnan(value):
             write_cell(axes, row, column, "–", INK)
         else:
-            colour = INK if luminance(mesh.to_rgba(value)) > CONTRAST_THRESHOLD else "white"
             # Adding zero turns -0.0 into 0.0.
-            write_cell(axes, row, column, f"{round(value, decimals) + 0.0:+.{decimals}f}", colour)
+            text = f"{round(value, decimals) + 0.0:+.{decimals}f}"
+            write_cell(axes, row, column, text, choose_ink(mesh.to_rgba(value)))
     label_values(axes, list(differences.columns), [index + 0.5 for index in range(count)])
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)

@@ -176,10 +176,10 @@ def _make_panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
         else:
             _set_panel_name(axes)
     figure.supylabel(picture.y_label, fontsize="medium")
-    last_is_alone = len(panels) % 2 == 1
-    for axes in panels[-1:] if last_is_alone else panels[-2:]:
-        axes.set_xlabel(picture.x_label if last_is_alone else textwrap.fill(picture.x_label, MAX_LABEL_LINE))
-        # Shared axes hide these labels in panels that are not at the bottom of a full grid.
+    # The lowest panel of each column.
+    for axes in panels[-2:]:
+        axes.set_xlabel(textwrap.fill(picture.x_label, MAX_LABEL_LINE))
+        # Shared axes hide these labels above the bottom row.
         axes.xaxis.set_tick_params(labelbottom=True)
     return figure, note
 

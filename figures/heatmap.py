@@ -12,7 +12,8 @@ from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
 from figures.intervals import MIN_SEEDS_FOR_INTERVAL, compute_intervals, format_counts
-from figures.style import format_value, label_values, sort_values
+from figures.style import INK, format_value, label_values, sort_values
+from figures.theme import ON_COLOUR
 
 COLOURS = "YlGnBu"  # its lightness falls evenly, so the order of cells survives in grey
 CONTRAST_THRESHOLD = 0.179
@@ -44,8 +45,10 @@ def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cel
     notes = [f"cells: mean over seeds, {format_counts(counts)}"]
     if any(clear_flags):
         notes.append("framed: best of its row, clear of the second best (95 % interval of the paired difference)")
-    if not all(clear_flags):
-        notes.append("no frame: best not clear" if any(clear_flags) else "best of a row not clear")
+    if counts.max() == 1:
+        notes.append("one seed: no best cell is marked")
+    elif not all(clear_flags):
+        notes.append("no frame: no clear best" if any(clear_flags) else "no cell is clearly the best of its row")
     return "; ".join(notes)
 
 
@@ -73,7 +76,7 @@ def _draw_panel(
     masked = np.ma.masked_invalid(values.to_numpy(float))
     mesh = axes.pcolormesh(masked, cmap=COLOURS, vmin=span[0], vmax=span[1])
     for (row, column), value in np.ndenumerate(values.to_numpy(float)):
-        colour = "black" if np.isnan(value) or luminance(mesh.to_rgba(value)) > CONTRAST_THRESHOLD else "white"
+        colour = INK if np.isnan(value) else choose_ink(mesh.to_rgba(value))
         text = "–" if np.isnan(value) else f"{value:.{_get_decimals(span)}f}"
         write_cell(axes, row, column, text, colour)
         if (row, column) in framed:
@@ -90,6 +93,11 @@ def write_cell(axes: Axes, row: int, column: int, text: str, colour: str, weight
     """Write a text in the middle of a cell."""
     style: dict[str, Any] = {"color": colour, "fontsize": "small", "fontweight": weight}
     axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", **style)
+
+
+def choose_ink(cell: Sequence[float] | np.ndarray) -> str:
+    """Return the colour of text that is readable on a cell of this colour."""
+    return ON_COLOUR if luminance(cell) > CONTRAST_THRESHOLD else "white"
 
 
 def luminance(colour: Sequence[float] | np.ndarray) -> float:

@@ -74,16 +74,10 @@ def make_axes(
         squeeze=False,
         **{"sharey": True, **shared},
     )
-    panels = list(axes.flat[:num_panels])
-    empty = list(axes.flat[num_panels:])
-    if empty:
-        # The last panel takes the place of the empty ones, so that the figure has no hole.
-        start = panels[-1].get_subplotspec().colspan.start
-        panels[-1].set_subplotspec(panels[-1].get_gridspec()[num_rows - 1, start:])
-        for unused in empty:
-            unused.remove()
+    for unused in axes.flat[num_panels:]:
+        unused.remove()
     sns.despine(figure)
-    return figure, panels
+    return figure, list(axes.flat[:num_panels])
 
 
 def make_palette(count: int) -> list[tuple[float, float, float]]:

@@ -25,8 +25,8 @@ def get_series(route: str) -> str:
 STYLES = {"one width": ("o-", "#b5a000"), "shortlist, then rerank": ("s", "#21918c"), "funnel": ("*", "#440154")}
 
 
-def draw_routes(frame: Any, axes: Any) -> None:
-    """Draw a dot for each route, its cost against its score. Routes of one width are joined."""
+def draw_routes(frame: Any, axes: Any) -> str:
+    """Draw a dot for each route, its cost against its score. Routes of one width are joined. Return a note."""
     cost = FIGURE.x
     means = frame.groupby("part1")[[cost, "value"]].mean().reset_index()
     for kind, (style, colour) in STYLES.items():
@@ -38,16 +38,18 @@ def draw_routes(frame: Any, axes: Any) -> None:
         label = name.removeprefix("width").removeprefix("from").replace("to", "→")
         # The legend names the funnel.
         if is_single or ("to" not in name and name != "funnel"):
-            label, offset = (label, -11) if is_single else (f"{label}→", 6)
-            annotation = {"xytext": (0, offset), "textcoords": "offset points", "ha": "center", "size": 7}
-            axes.annotate(label, (row[cost], row["value"]), **annotation)
+            # Squares are closer to each other than the width of their labels.
+            placement: dict[str, Any] = {"xytext": (0, -11)} if is_single else {"xytext": (0, 6), "rotation": 90}
+            placement |= {"textcoords": "offset points", "ha": "center", "size": 7}
+            axes.annotate(label if is_single else f"{label} →", (row[cost], row["value"]), **placement)
     axes.set_xscale("log")
     ticks = sorted(means[cost][[get_series(name) == "one width" for name in means["part1"]]])
     axes.set_xticks(ticks, [f"{1000 * tick:.1f}" for tick in ticks])
     axes.set_xlabel("thousand multiplications a query")
     axes.minorticks_off()
-    axes.margins(y=0.12)
+    axes.margins(y=0.2)
     axes.legend(frameon=False, fontsize="small", loc="lower right")
+    return "8 →: shortlist by 8 dimensions, reranked by all; squares without a label: reranked by fewer than all"
 
 
 FIGURE = Figure(
@@ -55,7 +57,7 @@ FIGURE = Figure(
     title="Score against cost: one width, a shortlist reranked, and the funnel",
     caption=(
         "NDCG@10 of the nested model against multiplications per query, mean over collections and seeds. A shortlist "
-        "of 200 documents is retrieved at one width and reranked at another (16→: by the whole vector; squares without"
+        "of 200 documents is retrieved at one width and reranked at another (16 →: by the whole vector; squares without"
         " a label: by widths in between). The funnel doubles the width and halves the shortlist at each step."
     ),
     kind="own",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from repro.records.store import Record
@@ -271,7 +272,7 @@ def format_subtitle(figure: Figure, scale: str, source: str, rows: Sequence[Mapp
 
     Seeds are counted per series, because a reference that does not depend on the seed has only one.
     """
-    if figure.is_diagram:
+    if figure.kind == "diagram":
         return f"{format_heading(figure.name)}, scale {scale}"
     seeds_by_series: dict[str, set[int]] = {}
     for row in rows:
@@ -293,9 +294,13 @@ def describe_claim_seeds(figure: Figure, scale: str, rows: Iterable[Mapping[str,
     declared = {claim.declared_seeds(scale) for claim in judged}
     others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)
     subject = "claims use" if len(others) == len(declared) else "some claims use"
+    if not others:
+        return ""
     if len(others) > 2:
-        return f"{subject} other seeds"
-    return f"{subject} seeds {' or '.join(map(format_spans, others))}" if others else ""
+        seeds = "some of them" if drawn_seeds.issuperset(chain(*others)) else "other seeds"
+    else:
+        seeds = f"seeds {' or '.join(map(format_spans, others))}"
+    return f"{subject} {seeds}" + (", so their r differs" if figure.kind == "scatter" else "")
 
 
 def format_column_label(figure: Figure, name: str) -> str:

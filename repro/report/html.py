@@ -50,7 +50,7 @@ ALLOWED_ELEMENTS = {
 TEMPLATE = "report.html.j2"
 HEADLINE = "table1"
 """Artefact that opens the page."""
-HEADLINE_COLUMNS = ("origin", "seeds", "batch", "cluster", "unlike training", "NDCG@10")
+HEADLINE_COLUMNS = ("origin", "seeds", "NDCG@10", "unlike training", "batch", "cluster")
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 
@@ -116,7 +116,7 @@ def render_page(
         scale=get_scale(scale),
         first=first_section,
         first_view=None if first_section is None else _shorten(first_section.view),
-        gains=None if gains is None else inline_svg(gains, "gains-", f"{HEADLINE}: gain of each row"),
+        gains=None if gains is None else inline_svg(gains, "gains-", f"{HEADLINE}: gain of each row", min_scale=0),
         known=make_counts_view([line.judged for line in own.lines]),
         companions=companions,
         papers=PAPERS,
@@ -130,9 +130,8 @@ def render_page(
 
 
 def _shorten(view: View) -> View:
-    """Return the table with the columns that open the page."""
-    shown = [index for index, name in enumerate(view.header) if index == 0 or name in HEADLINE_COLUMNS]
-    return view.with_columns(shown)
+    """Return the table with the columns that open the page. The score comes first, so that a phone shows it."""
+    return view.with_columns([0, *(view.header.index(name) for name in HEADLINE_COLUMNS if name in view.header)])
 
 
 def fields_as_html(values: Mapping[str, Any]) -> Markup:
@@ -180,7 +179,7 @@ def _split_ledgers(lines: Sequence[Line]) -> list[Ledger]:
     return [Ledger(paper, PAPERS[paper], group) for paper, group in by_paper.items() if group or paper == MAIN]
 
 
-def inline_svg(path: Path, prefix: str, label: str) -> Markup:
+def inline_svg(path: Path, prefix: str, label: str, *, min_scale: float = MIN_PICTURE_SCALE) -> Markup:
     """Return a drawn figure as an HTML element with unique ids, no global style, and a label for screen readers."""
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
@@ -198,7 +197,8 @@ def inline_svg(path: Path, prefix: str, label: str) -> Markup:
     width = float(root.attrib.pop("width").removesuffix("pt")) * PIXELS_PER_POINT
     root.attrib.pop("height")
     # With a minimum width text stays readable. A wider picture scrolls, an ordinary one fits a phone of 390 pixels.
-    min_width, max_width = MIN_PICTURE_SCALE * width, MAX_PICTURE_SCALE * width
+    # Without one, a picture shrinks to the page. Nothing is cut, but its text is small on a phone.
+    min_width, max_width = min_scale * width, MAX_PICTURE_SCALE * width
     root.set("style", f"max-width: {max_width:.0f}px; min-width: {min_width:.0f}px")
     root.set("role", "img")
     root.set("aria-label", label)

@@ -21,8 +21,8 @@ from figures.draw import Picture, draw, plot
 from figures.heatmap import luminance
 from figures.intervals import summarise_seeds
 from figures.scatter import format_correlation
-from figures.style import make_axes, make_palette, write_title
-from figures.theme import recolour
+from figures.style import INK, make_axes, make_palette, write_title
+from figures.theme import ON_COLOUR, recolour
 from repro import spec
 from repro.spec.registry import experiments
 from repro.storage.paths import CHECKOUT
@@ -134,11 +134,12 @@ def test_distant_reference_flattens_nothing() -> None:
     assert read_legend(figure)[-1] == "BM25: -90.0, below the axis (n = 1)"
 
 
-def test_last_panel_fills_its_row() -> None:
+def test_panels_have_equal_widths() -> None:
+    """Five panels in two columns leave the last place empty."""
     figure, panels = make_axes(num_panels=5, num_columns=2)
     figure.canvas.draw()
-    widths = [axes.get_position().width for axes in panels]
-    assert len(figure.axes) == 5 and widths[-1] > 2 * widths[0]
+    assert figure.axes == panels
+    assert len({round(axes.get_position().width, 6) for axes in panels}) == 1
 
 
 def test_words_and_zero_are_places() -> None:
@@ -182,7 +183,7 @@ def test_heatmap_shows_mean_per_cell() -> None:
     assert read_texts(filtered.get_xticklabels()) == ["2", "4", "8"]
     assert read_texts(filtered.get_yticklabels()) == ["64", "128"]
     assert colourbar.get_ylabel() == "score"
-    assert figure.get_supxlabel() == "cells: mean over seeds, n = 2; best of a row not clear"
+    assert figure.get_supxlabel() == "cells: mean over seeds, n = 2; no cell is clearly the best of its row"
 
 
 def test_only_a_clear_best_is_framed() -> None:
@@ -198,6 +199,8 @@ def test_only_a_clear_best_is_framed() -> None:
     assert [(round(patch.get_x()), round(patch.get_y())) for patch in figure.axes[0].patches] == [(1, 0)]
     assert "no frame" in figure.get_supxlabel()
     assert not plot_axes(GRID, HEATMAP).patches
+    one_seed, _ = plot([row for row in rows if row["seed"] == 0], HEATMAP)
+    assert one_seed.get_supxlabel() == "cells: mean over seeds, n = 1; one seed: no best cell is marked"
 
 
 def test_missing_cell_is_a_dash() -> None:
@@ -488,3 +491,17 @@ def test_dark_theme_has_no_white_panel() -> None:
     figure.savefig(buffer, format="svg")
     assert buffer.getvalue().count("fill: #ffffff") == 5
     assert "fill: #ffffff" not in recolour(buffer.getvalue(), "dark")
+
+
+def test_dark_heatmap_keeps_its_cells() -> None:
+    """Cells and the ink on them keep their colours, the labels become light."""
+    figure, _ = plot(GRID, HEATMAP)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg")
+    light, dark = buffer.getvalue(), recolour(buffer.getvalue(), "dark")
+    cells = re.findall(r'<g id="QuadMesh_\d+">.*?</g>', light, re.DOTALL)
+    assert len(cells) == 2
+    assert all(mesh in dark for mesh in cells)
+    assert INK in light
+    assert INK not in dark
+    assert light.count(ON_COLOUR) == dark.count(ON_COLOUR) > 0
