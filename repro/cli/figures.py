@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
-from repro.report.gallery import FIELDS, LIGHT_ONLY, compute_digest, get_picture_path, is_current, iter_gallery_figures
+from repro.report.gallery import FIELDS, compute_digest, get_picture_path, is_current, iter_gallery_figures
 from repro.report.picture_cache import CachedPicture, get_cached_picture
 from repro.report.scores import list_averaged_fields, make_sort_key
 from repro.spec import Figure
@@ -214,9 +214,8 @@ def make_gallery_pictures() -> dict[Path, str]:
         from figures.theme import recolour
 
         svg = draw_svg(figure, scale, rows)
-        has_one_theme = figure.is_diagram or figure.kind in LIGHT_ONLY
         for theme, path in paths.items():
-            lines = (svg if has_one_theme else recolour(svg, theme)).splitlines()
+            lines = recolour(svg, theme).splitlines()
             texts[path] = "\n".join(line.rstrip() for line in lines) + f"\n<!-- rows {digest} -->\n"
     return texts
 

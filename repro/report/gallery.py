@@ -32,8 +32,6 @@ SCALES = ("desk", "lab", MINI)
 """An artefact is shown at the first of these scales at which it has a published record."""
 MAX_TABLE_ROWS = 24
 """Largest number of rows of a table on the page. Longer tables are available by `show`."""
-LIGHT_ONLY: tuple[str, ...] = ()
-"""Kinds of figures that have no dark version."""
 FIELDS = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log", "mark"),
     *("is_panelled", "is_paired"),

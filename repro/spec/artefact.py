@@ -91,7 +91,6 @@ class Figure:
     mark: str = ""  # dots: the field of the run that selects their shape
     is_panelled: bool = False  # scatter: one panel per series
     is_paired: bool = False  # lines: the difference from the first x of the same line and seed
-    is_diagram: bool = False  # shows the model instead of results, without seeds and records
     # with points: the record's rows of text (part1, name) that fill the column "name"
     named_by: str = ""
     # custom plot of (DataFrame, Axes) that returns a note

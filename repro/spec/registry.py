@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
-from repro.spec.run import Run
+from repro.spec.run import FIELDS, Run
 from repro.storage.paths import EXPERIMENT_FOLDERS, SOURCES
 from repro.text import format_suggestion
 
@@ -108,8 +108,10 @@ def normalise_artefact_name(word: str) -> str:
 
 def find_experiment(name: str) -> Experiment:
     """Return the experiment of an artefact. Raises ValueError with a suggestion if the artefact is unknown."""
+    if name in FIELDS:
+        raise ValueError(f"{name} is a field: give its values, as in {name}=VALUE,VALUE")
     if name not in artefacts():
-        raise ValueError(
-            f"unknown artefact {name!r}{format_suggestion(name, artefacts())}; `repro list` shows the artefacts"
-        )
+        folder = " (a folder: name a file of runs in it)" if Path(name).is_dir() else ""
+        hint = format_suggestion(name, artefacts())
+        raise ValueError(f"unknown artefact {name!r}{folder}{hint}; `repro list` shows the artefacts")
     return artefacts()[name][0]
