@@ -32,6 +32,7 @@ from repro.pipeline.token_coverage import AT_IMPORT, TextsRead, check_vocabulary
 from repro.planning.plan import make_plan
 from repro.records.lookup import read_runs
 from repro.report.own_corpus import format_searched
+from repro.report.scores import get_model_name
 from repro.spec import TRAINED, Run, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
@@ -182,7 +183,7 @@ class Planned:
         """Return the runs with their expected time, and the next commands."""
         lines = []
         for run, seconds in zip(self.runs, self.seconds, strict=True):
-            name = "off-the-shelf MiniLM" if run.architecture == "surrogate" else run.architecture
+            name = get_model_name(run)
             name += f" from {run.start}" if run.architecture in TRAINED and run.start not in FROM_WORDS else ""
             time = f", about {format_seconds(seconds)}" if seconds else ""
             lines.append(f"  {run_id(run)}  {name}{_format_length(run)}{time}")

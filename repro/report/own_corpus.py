@@ -14,7 +14,7 @@ import numpy as np
 
 from repro.records.store import Record
 from repro.report.query_scores import QueryScores
-from repro.report.scores import find_records, list_suite_rows
+from repro.report.scores import find_records, get_model_name, list_suite_rows
 from repro.spec import TRAINED, Run
 from repro.spec.start import MINILM_TOKENS
 from repro.text import ABSENT, count_noun, format_number
@@ -80,7 +80,8 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
     for record in records:
         rows, (context, values_Q) = list_suite_rows(record.provenance), _get_values(record)
         if values_Q is not None and len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
-            scores = QueryScores.of(_get_system_name(record.run) + context, values_Q, rows)
+            owner = "your " if record.run.architecture in TRAINED else ""
+            scores = QueryScores.of(f"{owner}{get_model_name(record.run)}{context}", values_Q, rows)
             systems.append(System(**vars(scores), record=record))
     num_named = Counter(system.label for system in systems)
     return [
@@ -98,14 +99,6 @@ def _get_values(record: Record) -> tuple[str, np.ndarray | None]:
     return ("", values_Q) if values_Q is not None or null_Q is None else (", null context", null_Q)
 
 
-def _get_system_name(run: Run) -> str:
-    if run.architecture in TRAINED:
-        return f"your {run.architecture}"
-    if run.architecture == "bm25":
-        return "BM25"
-    return "off-the-shelf MiniLM" if run.surrogate == "minilm" else f"off-the-shelf {run.surrogate}"
-
-
 def _format_verdict(best: System, other: System) -> str:
     """Return one sentence on the best trained model and another system, with the interval of the difference."""
     first, second = (best, other) if best.mean >= other.mean else (other, best)
@@ -120,7 +113,7 @@ def _list_length_notes(references: Sequence[System]) -> list[str]:
     """Return a note if MiniLM read less of each text than it can, since `evaluate` and `search` give it all."""
     runs = [system.record.run for system in references if system.record.run.surrogate == "minilm"]
     return [
-        f"  {_get_system_name(run)} read the first {run.max_tokens} tokens of each text, as in your runs. With up to "
+        f"  {get_model_name(run)} read the first {run.max_tokens} tokens of each text, as in your runs. With up to "
         f"{MINILM_TOKENS} its score may be higher: repro evaluate --model minilm --suite {run.suite}"
         for run in runs
         if run.architecture == "surrogate" and run.max_tokens < MINILM_TOKENS

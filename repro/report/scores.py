@@ -86,9 +86,17 @@ def _make_run_lines(
             names = ("", f"· {context} context")
         else:
             # a model that is scored without its own corpus, as context-blind ones, has no line for it
-            names = (label, run.architecture if context == "own" else f"{run.architecture}, {context} context")
+            model = get_model_name(run)
+            names = (label, model if context == "own" else f"{model}, {context} context")
         lines.append((*names, *values, *(format_mean(values_of_path, 1) for values_of_path in scores)))
     return lines
+
+
+def get_model_name(run: Run) -> str:
+    """Return the name of a run's model in a table. An untrained model has the name of its encoder."""
+    if run.architecture == "surrogate":
+        return f"off-the-shelf {'MiniLM' if run.surrogate == 'minilm' else run.surrogate}"
+    return "BM25" if run.architecture == "bm25" else run.architecture
 
 
 def _format_value(run: Run, name: str) -> str:
