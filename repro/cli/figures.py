@@ -131,8 +131,8 @@ def render_forest(rows: Sequence[Mapping[str, Any]], scale: str, executor: Execu
     return draw_once(rows, f"claims-{scale}-published", picture, executor, with_png=False)
 
 
-def render_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
-    """Draw the scores of a grid over two fields as a heat map, and return the vector file."""
+def render_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str, *, grid: str = "grid") -> Path:
+    """Draw the scores of a grid over two fields as a heat map, and return the vector file. `grid` names it."""
     # Each row already has a column "seed", by which the heat map pairs its cells.
     columns = {name: f"{name} (axis)" if name == "seed" else name for name in (x, y)}
     # A heat map has no place for a missing value, so an axis with one is drawn as words.
@@ -161,7 +161,7 @@ def render_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Path:
         "subtitle": f"mean over {', '.join(averaged)}" if averaged else "",
         "cell_label": "NDCG@10, points",
     }
-    return draw_once(plain_rows, f"pivot-{x}-{y}", picture, None, with_png=True)()
+    return draw_once(plain_rows, f"{grid}-by-{x}-{y}", picture, None, with_png=True)()
 
 
 def draw_once(

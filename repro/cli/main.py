@@ -39,7 +39,14 @@ from repro.cli.fields import VERBS as FIELD_VERBS
 from repro.cli.inspect import VERBS as INSPECT_VERBS
 from repro.cli.jobs import VERBS as JOB_VERBS
 from repro.cli.search import VERBS as SEARCH_VERBS
-from repro.records.lookup import describe_missing_scale, describe_seeds, resolve_experiments, resolve_runs, split_words
+from repro.records.lookup import (
+    describe_missing_scale,
+    describe_seeds,
+    get_sweep_name,
+    resolve_experiments,
+    resolve_runs,
+    split_words,
+)
 from repro.report.formats import make_console
 from repro.report.names import format_title
 from repro.spec import Experiment, Figure, Run
@@ -278,7 +285,7 @@ def show(
     """
     get_scale(scale)
     if pivot or any(map(is_axis, what or ())):
-        return _show_grid(resolve_runs(what, scale), pivot, format, as_json)
+        return _show_grid(resolve_runs(what, scale), get_sweep_name(what, scale), pivot, format, as_json)
     from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render
     from repro.report.scores import make_scores_view, tabulate_scores
@@ -315,7 +322,7 @@ def show(
         print_json(json_values[0] if len(json_values) == 1 else json_values)
 
 
-def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_json: bool) -> None:
+def _show_grid(runs: list[Run], name: str, pivot: tuple[str, str] | None, format: str, as_json: bool) -> None:
     from repro.report.formats import render
     from repro.report.scores import list_pivot_rows, make_pivot_view, make_scores_view, tabulate_scores
 
@@ -325,7 +332,7 @@ def _show_grid(runs: list[Run], pivot: tuple[str, str] | None, format: str, as_j
     if pivot and (rows := list_pivot_rows(runs, *pivot)):
         from repro.cli.figures import render_pivot
 
-        print_progress(f"picture: {render_pivot(rows, *pivot)}, with its data as .csv")
+        print_progress(f"picture: {render_pivot(rows, *pivot, grid=name)}, with its data as .csv")
 
 
 def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) -> None:

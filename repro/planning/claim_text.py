@@ -138,7 +138,7 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
         return [f"({namer.subtract(claim.of)}) − ({namer.subtract(claim.above)})"]
     if isinstance(claim, Trend):
         within = f", at each {claim.within}" if claim.within else ""
-        return [f"slope of {namer.name(claim.over)} per doubling of {claim.axis}{within}"]
+        return [f"slope per doubling of {claim.axis}{within}: {namer.name(claim.over)}"]
     if isinstance(claim, Correlation):
         subtrahend = "" if claim.minus is None else f" − {namer.name(claim.minus)}"
         within = f", at each {claim.within}" if claim.within else ""

@@ -141,7 +141,7 @@ class Plan:
         if cost["num_not_evaluated"]:
             runs = zip(self.missing, self.estimates, strict=True)
             suites = sorted({run.suite for run, estimate in runs if not estimate.counts_evaluation})
-            reason = f"no similar evaluation was measured on {machine} yet, on {', '.join(suites)}"
+            reason = f"none on {', '.join(suites)} was measured on {machine} yet"
             yield f"evaluation excluded for {count_noun(cost['num_not_evaluated'], 'run')}: {reason}"
         if self.num_gpus > 1:
             yield from self._list_sharing_assumptions()
