@@ -234,15 +234,18 @@ class KnownPositives:
         )
 
     def find_in_batch(self, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
-        """Return which documents are known positives of each pair's query, bool (B, M), its own document included."""
-        known_BM = np.zeros((len(pairs_B), len(document_keys_M)), bool)
+        """Return which documents are known positives of each pair's query, bool (B, M), its own document included.
+
+        A document with the text of the query is one, too: no other document can be nearer to the query.
+        """
         keys_B = np.asarray(self.query_keys_N[pairs_B])
+        known_BM: np.ndarray = keys_B[:, None] == document_keys_M
         # Links are sorted by query key, so two binary searches find the links of each query.
         link_queries_L, link_documents_L = self.links_2L
         starts_B = np.searchsorted(link_queries_L, keys_B, "left")
         stops_B = np.searchsorted(link_queries_L, keys_B, "right")
         for row in np.flatnonzero(stops_B > starts_B):
-            known_BM[row] = np.isin(document_keys_M, link_documents_L[starts_B[row] : stops_B[row]])
+            known_BM[row] |= np.isin(document_keys_M, link_documents_L[starts_B[row] : stops_B[row]])
         return known_BM
 
     def describe(self) -> str:

@@ -56,6 +56,7 @@ class ForeignRow(NamedTuple):
         label: The label, or NaN if there is none.
         dropped: Key of the count of dropped rows to which this one belongs, or "".
         is_further: Whether it is a further pair of a row with several documents or queries.
+        documents: All documents of the row, which are no negatives.
     """
 
     query: str
@@ -67,6 +68,7 @@ class ForeignRow(NamedTuple):
     label: float = math.nan
     dropped: str = ""
     is_further: bool = False
+    documents: tuple[str, ...] = ()
 
 
 UsedColumns = dict[str, str]
@@ -466,7 +468,7 @@ def _parse_row(values: Any, layout: Layout, location: str) -> list[ForeignRow]:
     except ValueError as error:
         return [_make_flawed_row(location, str(error))]
     pairs = [
-        ForeignRow(query, document, tuple(negatives), domain, location, label=label)
+        ForeignRow(query, document, tuple(negatives), domain, location, label=label, documents=tuple(documents))
         for query in queries
         for document in documents
     ]

@@ -59,7 +59,7 @@ COUNT_DESCRIPTIONS = {
     "unlabelled": "rows without a label in files that have labels, left out",
     "repeated_pair": "pairs that were there already, left out",
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
-    "negatives_taken_out": "negatives that were empty or the positive itself, taken out",
+    "negatives_taken_out": "negatives that were empty or a document of their own row, taken out",
     "near_copies": "pairs that differ from another pair only in case or punctuation, kept",
     "query_is_document": "pairs whose query is the document",
     "with_negatives": "pairs with negatives",
@@ -260,7 +260,7 @@ def plan_imported(
     shared: dict[str, Any] = {"corpus": corpus.corpus, "suite": corpus.name}
     is_pretrained = defaults["start"] not in FROM_WORDS
     if is_pretrained:
-        shared["max_tokens"] = _choose_length(pairs, scale)
+        shared["max_tokens"] = _choose_length(pairs, scale, corpus.corpus)
     rows = []
     for change in changes:
         row = {"scale": scale, **change, **shared}
@@ -289,10 +289,10 @@ def plan_imported(
     return Planned(corpus, report, runs, path, texts, was_edited, _estimate_seconds(runs))
 
 
-def _choose_length(pairs: Pairs, scale: str) -> int:
+def _choose_length(pairs: Pairs, scale: str, corpus: str) -> int:
     """Return the shortest of `CANDIDATE_LENGTHS` that reads nine documents of ten whole, or the longest of them."""
     for max_tokens in CANDIDATE_LENGTHS:
-        texts = count_tokens(pairs, base(scale, max_tokens=max_tokens))
+        texts = count_tokens(pairs, base(scale, max_tokens=max_tokens, corpus=corpus))
         if texts.num_cut <= MAX_TRUNCATED_SHARE * texts.num_looked_at:
             break
     return max_tokens
@@ -305,8 +305,11 @@ def _choose_steps(scale: str, num_pairs: int, batch_size: int, max_tokens: int) 
     """
     num_steps = max(1, min(NUM_PASSES * num_pairs, MAX_TOKENS_PER_SIDE // max_tokens) // batch_size)
     # The square-root rule: the standard deviation of a gradient falls with the root of the batch size.
-    rate = get_scale(scale).fields["learning_rate"] * (batch_size / REFERENCE_BATCH_SIZE) ** 0.5
-    return {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "learning_rate": float(f"{rate:.2g}")}
+    defaults = get_scale(scale).fields
+    rate = defaults["learning_rate"] * (batch_size / REFERENCE_BATCH_SIZE) ** 0.5
+    steps = {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "learning_rate": float(f"{rate:.2g}")}
+    # Steps replace the epochs of a scale that counts epochs.
+    return steps if defaults["num_epochs"] is None else steps | {"num_epochs": None}
 
 
 def format_evaluation_lines(name: str, progress: Callable[[str], None] = print) -> list[str]:

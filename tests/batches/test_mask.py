@@ -120,6 +120,15 @@ def test_batches_mask_known_positives() -> None:
             assert masked[position, column] == (is_positive and column != position)
 
 
+def test_own_text_is_no_negative() -> None:
+    """A document with the text of a query, from a pair in which roles are swapped, is masked and never mined."""
+    queries, documents = ["open a valve", "turn left", "a fan"], ["turn left", "Open a  valve", "a fan is a fan"]
+    known = find_known(queries, documents)
+    keys_M = compute_content_keys(documents)
+    masked = mask_false_negatives(keys_M, None, known_BM=known.find_in_batch(np.arange(3), keys_M))
+    assert masked.tolist() == [[False, True, False], [True, False, False], [False, False, False]]
+
+
 @pytest.mark.parametrize("with_near", [True, False])
 def test_mining_takes_no_known_positive(with_near: bool) -> None:
     rng = make_rng(1, "test known positives")

@@ -21,6 +21,7 @@ from repro.data.own.holdout import select_set_apart
 from repro.data.own.imported import ImportedCorpus, find_imported, import_source, list_imported_corpora
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import normalize_loosely
+from repro.evaluate.suites import evaluate_bm25
 from repro.execute import execute
 from repro.interop.corpus import find_corpus
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
@@ -296,7 +297,7 @@ def test_failed_import_leaves_nothing(tmp_path: Path) -> None:
 
 def test_planned_runs_fit_the_corpus(tmp_path: Path) -> None:
     import_rows(tmp_path)
-    for scale in ("smoke", "desk"):
+    for scale in ("smoke", "desk", "small", "large"):
         planned = plan(scale=scale)
         runs = read_runs(planned.path)
         assert list(planned.runs) == runs
@@ -318,6 +319,18 @@ def test_near_duplicates_stay_evaluated(tmp_path: Path) -> None:
     assert any(f"{num_queries} queries have a near-duplicate" in line for line in planned.lines())
 
 
+def test_copies_among_all_documents_are_counted(tmp_path: Path) -> None:
+    """The queries search all documents, so a copy of the right one counts wherever it is."""
+    rows = make_rows(400) + [
+        {"query": f"shout {n}", "document": row["document"].upper(), "domain": "c"}
+        for n, row in enumerate(make_rows(400))
+    ]
+    import_rows(tmp_path, rows)
+    planned = plan()
+    (suite,) = planned.report["suite"].values()
+    assert sum(planned.report["near_duplicates"].values()) == suite["num_queries"] > 30
+
+
 def test_all_positives_of_a_row_are_judged(tmp_path: Path) -> None:
     """If a row has several documents, each is relevant to the query, and none is trained on if the query is evaluated."""
     texts = [f"answer number {n} in the list of all answers" for n in range(300)]
@@ -329,6 +342,28 @@ def test_all_positives_of_a_row_are_judged(tmp_path: Path) -> None:
     answers = {row["query"]: set(row["document"]) for row in rows}
     assert find_answers(collection) == {query: answers[query] for query in collection.queries}
     assert len(collection.queries) > 20 and planned.report["num_pairs"] < 600
+
+
+def test_query_is_not_searched_for_itself(tmp_path: Path) -> None:
+    """A text may be query and document, as in pairs of paraphrases. Its own text is no hit unless it is relevant."""
+    texts = [(f"pump{n} leaks{n}", f"pump{n} drips{n}") for n in range(300)]
+    rows = [{"query": a, "document": b} for pair in texts for a, b in (pair, pair[::-1])]
+    rows += [{"query": f"identity {n}", "document": f"identity {n}"} for n in range(300)]
+    suite = load_built_suite(import_rows(tmp_path, rows))
+    evaluation = evaluate_bm25(suite)
+    (values_Q,) = evaluation.per_query.values()
+    assert len(values_Q) > 30 and values_Q.min() == 1
+    assert "taken out of the query's own ranking" in str(evaluation.provenance["datasets"])
+
+
+def test_documents_of_a_row_are_no_negatives(tmp_path: Path) -> None:
+    """A negative that is another document of its row is taken out, and the next one is trained on."""
+    rows = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"b {n}", f"c {n}"]} for n in range(300)]
+    corpus = import_rows(tmp_path, rows)
+    pairs = read_pairs(make_corpus_stage(corpus.corpus).build(ignore) / "train.arrow")
+    negatives = pairs.negatives(np.arange(len(pairs)))
+    assert {len(texts) for texts in negatives} == {1} and {texts[0][0] for texts in negatives} == {"c"}
+    assert corpus.found.counts["negatives_taken_out"] == 600
 
 
 @pytest.mark.parametrize("hold_out", [[], ["b"]], ids=["a tenth", "a domain"])
@@ -400,7 +435,10 @@ def test_answers_of_held_out_queries_are_not_trained_on(
 
 def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
     """They share no text with training pairs or evaluated queries, and every row is counted once."""
-    rows = [{"query": f"About {n // 2}!", "document": f"thing {n} of all"} for n in range(900)]
+    rows = [
+        {"query": f"About {n // 2}!", "document": f"thing {n} of all", "negative": f"thing {n // 9} of all"}
+        for n in range(900)
+    ]
     rows += [{"query": "about 7", "document": "thing 15, of all"}, {"query": "about 7", "document": ""}]
     corpus = import_rows(tmp_path, rows)
     planned = plan()
@@ -411,10 +449,13 @@ def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
         for pairs in (trained, set_apart)
     ]
     evaluated = {normalize_loosely(text) for text in open_collection(corpus).queries}
+    negatives = {text for row in trained.negatives(range(len(trained))) for text in row or ()}
+    assert negatives and not set(map(normalize_loosely, negatives)) & texts[1]
     assert not texts[0] & texts[1] and not evaluated & (texts[0] | texts[1])
     counts = planned.report["left_out"]
     assert len(set_apart) == counts["set_apart"] >= 32 and counts["with_a_query_set_apart"] > 0
-    assert len(trained) + sum(counts.values()) == corpus.found.num_kept == 901
+    num_dropped = sum(count for key, count in counts.items() if key != "evaluated_negatives")
+    assert len(trained) + num_dropped == corpus.found.num_kept == 901
     (line,) = [line for line in planned.lines() if " given = " in line]
     total, *parts = [int(number) for number in re.findall(r"(?:^|= |\+ )(\d+)", line)]
     assert total == sum(parts) == 902
@@ -470,6 +511,14 @@ def test_tiny_domains_are_batched_as_one(tmp_path: Path) -> None:
     import_rows(tmp_path, rows)
     planned = plan()
     assert planned.runs[0].domain_column == "source" and planned.runs[0].batch_size == 16
+
+
+def test_small_domains_are_trained_on(tmp_path: Path) -> None:
+    """Batches mix domains if more than a tenth of the pairs is in domains smaller than a batch."""
+    names = [f"small {n}" for n in range(200) for _ in range(2)] + ["big"] * 1000
+    rows = [{"query": f"q {n}", "document": f"text {n}", "domain": name} for n, name in enumerate(names)]
+    import_rows(tmp_path, rows)
+    assert plan().runs[0].domain_column == "source"
 
 
 def test_edited_run_file_is_kept(tmp_path: Path) -> None:

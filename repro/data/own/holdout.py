@@ -23,6 +23,7 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.data.filters import EvaluatedTexts, drop_evaluated_negatives, drop_evaluated_rows
 from repro.data.pairs import Pairs, Row
+from repro.data.paper.quirks import Quirks
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import normalise, normalize_loosely, normalize_text
 from repro.storage.arrays import iter_blocks
@@ -138,6 +139,39 @@ def extend_to_all_documents(
         extended = [_join_queries(extended)]
     ids, texts = tuple(documents), tuple(documents.values())
     return [replace(retrieval, document_ids=ids, documents=texts) for retrieval in extended]
+
+
+def take_out_own_texts(retrieval: Retrieval) -> tuple[Retrieval, Quirks]:
+    """Return a collection in which no query is searched for itself, and its peculiarities.
+
+    A query whose own text is a document that is not relevant to it gets the id of that document. It is then removed from
+    the query's ranking, as in Quora.
+    """
+    document_ids = dict(zip(map(normalize_text, retrieval.documents), retrieval.document_ids, strict=True))
+    new_ids: dict[str, str] = {}
+    for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
+        own_id = document_ids.get(normalize_text(text))
+        if own_id is not None and own_id not in retrieval.judgements[query_id]:
+            new_ids[query_id] = own_id
+    if not new_ids:
+        return retrieval, Quirks()
+    judgements = {new_ids.get(query_id, query_id): grades for query_id, grades in retrieval.judgements.items()}
+    query_ids = tuple(new_ids.get(query_id, query_id) for query_id in retrieval.query_ids)
+    queries = count_noun(len(new_ids), "query is", "queries are")
+    says = f"{queries} also a document of the corpus, which is taken out of the query's own ranking"
+    return replace(retrieval, query_ids=query_ids, judgements=judgements), Quirks(removes_self_hits=True, says=says)
+
+
+def count_unjudged_copies(retrieval: Retrieval) -> int:
+    """Return the number of queries with an unjudged document that differs from a relevant one in case or punctuation."""
+    forms = dict(zip(retrieval.document_ids, map(normalise, retrieval.documents), strict=True))
+    ids_by_form: dict[str, set[str]] = defaultdict(set)
+    for document_id, form in forms.items():
+        ids_by_form[form].add(document_id)
+    return sum(
+        any(ids_by_form[forms[document_id]] - grades.keys() for document_id in grades)
+        for grades in retrieval.judgements.values()
+    )
 
 
 def select_relevant(retrieval: Retrieval) -> Retrieval:
@@ -263,8 +297,13 @@ class LowestHashes:
             del self.rows[-heapq.heapreplace(self._heap, -key)]
 
 
-def drop_set_apart(rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
-    """Yield the rows that share neither a document nor a query with the rows set apart, and count the others."""
+def drop_set_apart(
+    rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str], *, as_negatives: bool = True
+) -> Iterator[Row]:
+    """Yield the rows that share neither a document nor a query with the rows set apart, and count the others.
+
+    Unless `as_negatives` is false, the documents set apart are also removed from the negatives.
+    """
     documents = {normalize_loosely(row.document) for row in set_apart}
     queries = {normalize_loosely(row.query) for row in set_apart}
     for row in rows:
@@ -272,6 +311,10 @@ def drop_set_apart(rows: Iterable[Row], set_apart: Sequence[Row], counts: Counte
             counts["set_apart"] += 1
         elif normalize_loosely(row.query) in queries:
             counts["with_a_query_set_apart"] += 1
+        elif as_negatives:
+            yield row._replace(
+                negatives=tuple(text for text in row.negatives if normalize_loosely(text) not in documents)
+            )
         else:
             yield row
 

@@ -57,11 +57,12 @@ RECIPE = 8
 5: held-out queries search all documents of the corpus, and texts are equal if all their characters are.
 6: a twentieth of the training documents is set apart, so that training can end early.
 7: no document that is relevant to a held-out query is a negative, and pairs with one are dropped unless they are many.
-8: a document of several held-out domains is one document.
+8: a document of several held-out domains is one document, the own text of a query is taken out of its ranking, and no
+document that is set apart is a negative.
 A corpus keeps the recipe of its import.
 """
 OLDEST_RECIPE, FIRST_RECIPE_WITH_SET_APART, FIRST_RECIPE_WITHOUT_ANSWERS = 4, 6, 7
-FIRST_RECIPE_MERGING_DOMAINS = 8
+FIRST_RECIPE_WITHOUT_OWN_TEXTS = 8
 TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 
 
@@ -239,14 +240,22 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
                 pairs,
                 collections,
                 as_one=not corpus.held_out_domains,
-                merges_domains=corpus.recipe >= FIRST_RECIPE_MERGING_DOMAINS,
+                merges_domains=corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS,
             )
+        quirks = [Quirks()] * len(searched)
+        if corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS:
+            searched, quirks = map(list, zip(*map(holdout.take_out_own_texts, searched), strict=True))
         names = [collection.name for collection in searched]
         if near_duplicates and names == [holdout.ALL]:
             near_duplicates = {holdout.ALL: sum(near_duplicates.values())}
         for collection in searched:
+            # The count above compares held-out documents only.
+            if num_copies := holdout.count_unjudged_copies(collection):
+                near_duplicates[collection.name] = max(near_duplicates.get(collection.name, 0), num_copies)
             write_beir_folder(suite / collection.name, collection)
-        write_suite(suite, corpus.name, [(name, holdout.FAMILY) for name in names], dict.fromkeys(names, Quirks()))
+        write_suite(
+            suite, corpus.name, [(name, holdout.FAMILY) for name in names], dict(zip(names, quirks, strict=True))
+        )
         if corpus.recipe >= FIRST_RECIPE_WITHOUT_ANSWERS:
             # the extension above makes training documents relevant to held-out queries
             answers = [holdout.select_relevant(collection) for collection in searched]
@@ -264,7 +273,8 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()))
         if set_apart:
             write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
-            rows = holdout.drop_set_apart(rows, set_apart, counts)
+            as_negatives = corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS
+            rows = holdout.drop_set_apart(rows, set_apart, counts, as_negatives=as_negatives)
     num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
     report = {
         "import": corpus.found.to_json(),

@@ -46,6 +46,7 @@ MAX_EXAMPLES = 3
 """Number of examples that are named: malformed rows, skipped files, sets of columns."""
 BATCH_SIZES = (512, 256, 128, 64, 32, 16, 8)
 BATCHES_PER_EPOCH = 16
+MIN_TRAINABLE_SHARE = 0.9
 PAIRS_PER_BLOCK = 8_192
 MIN_SHARE_WITH_NEGATIVES = 0.5
 """Share of pairs with negatives from which runs train on them."""
@@ -233,9 +234,9 @@ def plan_runs(
 ) -> tuple[dict[str, Any], ...]:
     """Return the fields of two runs: a biencoder and a contextual model, with clustered batches.
 
-    The batch is the largest one that gives 16 batches per epoch and uses half of the pairs, if batches do not mix
-    domains. If none does, domains are ignored. Clusters are as large as batches, as in the paper's best setting. If half
-    of the pairs have negatives, the runs train on the first one of each.
+    The batch is the largest one that gives 16 batches per epoch, uses half of the pairs in each, and leaves out at most a
+    tenth of them for good, if batches do not mix domains. If none does, domains are ignored. Clusters are as large as
+    batches, as in the paper's best setting. If half of the pairs have negatives, the runs train on the first one of each.
 
     Args:
         imported: The audit of the corpus.
@@ -278,8 +279,11 @@ def plan_runs(
 def _find_batch_size(domain_sizes: Sequence[int], largest: int) -> int | None:
     for batch_size in BATCH_SIZES:
         num_batches = sum(size // batch_size for size in domain_sizes)
+        # A domain smaller than a batch is never trained on. Other domains only leave out another rest in each epoch.
+        num_trainable = sum(size for size in domain_sizes if size >= batch_size)
+        is_complete = num_trainable >= MIN_TRAINABLE_SHARE * sum(domain_sizes)
         uses_half = 2 * batch_size * num_batches >= sum(domain_sizes)
-        if batch_size <= largest and num_batches >= BATCHES_PER_EPOCH and uses_half:
+        if batch_size <= largest and num_batches >= BATCHES_PER_EPOCH and uses_half and is_complete:
             return batch_size
     return None
 
@@ -376,7 +380,7 @@ def _iter_candidates(
 ) -> Iterator[_Candidate]:
     """Yield the rows whose texts are neither empty nor evaluated, and count the others.
 
-    Negatives that equal the positive or an evaluated text are removed.
+    Negatives that equal a document of their row or an evaluated text are removed.
     """
     counts, form = tally.counts, evaluated.form
     for number, row in numbered:
@@ -390,7 +394,8 @@ def _iter_candidates(
         elif not (query and document):
             counts["empty"] += 1
         else:
-            different = [text for text in row.negatives if normalize_text(text) not in ("", document)]
+            not_negative = {"", document, *map(normalize_text, row.documents)}
+            different = [text for text in row.negatives if normalize_text(text) not in not_negative]
             counts["negatives_taken_out"] += len(row.negatives) - len(different)
             if evaluated and (form(document) in evaluated or form(query) in evaluated):
                 counts["evaluated"] += 1
