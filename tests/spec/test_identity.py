@@ -108,7 +108,7 @@ def test_renamed_field_is_named() -> None:
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (lambda: grid(base("desk"), batchsize=(1, 2)), r"\['batchsize'\] in grid\(\), did you mean 'batch_size'\?"),
+        (lambda: grid(base("desk"), batchsize=(1, 2)), r"'batchsize' in grid\(\), did you mean 'batch_size'\?"),
         (lambda: base("dask"), r"unknown scale 'dask'; choose one of \['smoke', "),
         (lambda: base("desk", sampler="clusters"), r"sampler='clusters' is unknown; choose one of \['random', "),
         (lambda: base("desk", sampler="cluster"), "give both or neither"),
