@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from repro.analyses import Measured
-from repro.data.beir import HEADLINE
+from repro.data.beir import HEADLINE, MEAN, group_datasets
 from repro.evaluate.collections import (
     Collection,
     apply_hit_quirks,
@@ -135,7 +135,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
             metrics[f"{path}/{HEADLINE}"] = float(scores.mean())
             metrics[f"{path}/mflops"] = route.num_multiplications(len(collection.retrieval.documents)) / MILLION
             metrics[f"{path}/queries_per_second"] = len(queries_QW) / max(seconds, 1e-9)
-    names = [dataset.name for dataset in suite.datasets]
+    rows = describe_datasets(suite, collections)
+    names = [suite.datasets[index].name for index in group_datasets(rows)[MEAN]]
     for route in routes:
         path = f"{suite.name}+{route.name}"
         for measure_name in (HEADLINE, "mflops", "queries_per_second"):
@@ -143,7 +144,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
                 np.mean([metrics[f"{path}/{name}/{measure_name}"] for name in names])
             )
     arrays = {f"{suite.name}+{name}": np.concatenate(scores).astype(np.float32) for name, scores in values.items()}
-    return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections)})
+    return Measured(metrics, arrays, {"name": suite.name, "datasets": rows})
 
 
 def search_route(

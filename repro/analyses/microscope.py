@@ -94,7 +94,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         epoch=(batch - 1) // len(sampler) + 1,
         batch_hash=compute_batch_hash(view.pairs_B),
         surrogate=run.surrogate,
-        filter=run.filter,
+        filter=run.filter_model if run.filter != "none" and run.filter_model else run.filter,
         filter_margin=run.filter_margin,
         known_positives=run.known_positives,
         difficulty=view.difficulty,
@@ -113,7 +113,7 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     order = np.argsort(-scores_M, kind="stable")
 
     def explain_others(columns: np.ndarray) -> tuple[Other, ...]:
-        return tuple(_explain_other(view, documents_M, row, column) for column in columns)
+        return tuple(_explain_other(view, documents_M, row, column, run.filter_model) for column in columns)
 
     return Pair(
         place=row + 1,
@@ -128,7 +128,7 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     )
 
 
-def _explain_other(view: BatchView, documents_M: list[str], row: int, column: int) -> Other:
+def _explain_other(view: BatchView, documents_M: list[str], row: int, column: int, filter_model: str | None) -> Other:
     assert view.scores_BM is not None, "the viewer computes scores"
     reason = ""
     if view.masked_BM[row, column]:
@@ -137,4 +137,8 @@ def _explain_other(view: BatchView, documents_M: list[str], row: int, column: in
             reason = "the same text"
         elif view.known_BM is not None and view.known_BM[row, column]:
             reason = "another document of the same query"
+        elif filter_model and view.filter_scores_BM is not None:
+            # The printed scores are those of the surrogate, which is another encoder.
+            own, other = view.filter_scores_BM[row, [row, column]]
+            reason += f" ({filter_model}: {other:.3f}, own {own:.3f})"
     return Other(int(column) + 1, float(view.scores_BM[row, column]), documents_M[column], reason)

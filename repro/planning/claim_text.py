@@ -65,10 +65,12 @@ def explain_claim(id: str, scale: str) -> list[str]:
     unit = judged.unit.name or claim.unit.name
     meaning = VERDICT_MEANINGS[judged.verdict]
     rows = [("our question" if claim.is_ours else "the paper", f"{claim.statement} ({claim.source})")]
+    if judged.is_opened_by_holm:
+        meaning = f"the interval excludes the threshold, but p is {judged.p:.2g} after Holm"
     if is_arithmetic(judged):
         meaning = ARITHMETIC_VERDICTS.get(judged.verdict, meaning)
     else:
-        rows.append(("threshold", f"{claim.threshold} {unit}: {claim.because}".rstrip()))
+        rows.append(("threshold", f"{f'{claim.threshold} {unit}'.rstrip()}: {claim.because}"))
     names = name_comparisons(claim, experiment, scale)
     for name, comparison in zip(names, judged.comparisons, strict=False):
         rows += _explain_comparison(name, comparison, judged)

@@ -199,7 +199,7 @@ def format_claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str,
         effects = [f"{len(comparisons)}: {format_effect_range(judged)}"]
         intervals = ["see `why`"]
         local_effects = local_effects[:1]
-    threshold = f"{judged.claim.threshold} {unit.name}"
+    threshold = f"{judged.claim.threshold} {unit.name}".rstrip()
     cells = (", ".join(effects), ", ".join(intervals), threshold, format_seeds(judged), ", ".join(local_effects))
     return judged.claim.id, judged.verdict, *cells, format_claim(judged)
 

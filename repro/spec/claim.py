@@ -80,8 +80,9 @@ class Claim:
 
     @property
     def unit(self) -> Unit:
-        """The unit of the printed effect."""
-        return get_display_unit(self.terms[0].metric) if self.terms else Unit("")
+        """The unit of the printed effects. Effects on metrics with different units are printed as they are recorded."""
+        units = dict.fromkeys(get_display_unit(term.metric) for term in self.terms)
+        return next(iter(units)) if len(units) == 1 else Unit("")
 
     @property
     def threshold(self) -> str:

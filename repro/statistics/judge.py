@@ -124,26 +124,41 @@ class Judgement:
             "yours": _scale(self.yours, factor),
         }
 
+    @property
+    def is_opened_by_holm(self) -> bool:
+        """Whether the claim is OPEN although its intervals exclude the thresholds, since p is not significant."""
+        excluded = (comparison.excludes(threshold) for comparison in self.comparisons for threshold in self._thresholds)
+        return self.word == OPEN and self.p is not None and all(excluded)
+
+    @property
+    def _thresholds(self) -> tuple[float, ...]:
+        return tuple(_get_thresholds(self.claim))
+
     def estimate_seeds(self) -> int | None:
-        """Return the seeds for 80 % power at the current effect, or None above 1000 or if the claim is not OPEN."""
+        """Return the seeds for 80 % power at the current effect, or None above 1000 or if the claim is not OPEN.
+
+        For a headline claim the level is that of its rank in the Holm family today.
+        """
         if self.word != OPEN or not self.seeds or isinstance(self.claim, Correlation):
             return None
         from statsmodels.stats.power import TTestPower
 
         num_seeds = []
-        thresholds = _get_thresholds(self.claim)
+        thresholds = self._thresholds
+        alpha = ALPHA if self.p is None else ALPHA * min(1.0, _get_p_of_word(self) / self.p)
         for comparison in self.comparisons:
             deviation = float(np.std(comparison.by_seed, ddof=1))
             # a comparison that already excludes its thresholds needs no more seeds
-            if not deviation or all(comparison.excludes(threshold) for threshold in thresholds):
+            excludes_all = all(comparison.excludes(threshold) for threshold in thresholds)
+            if not deviation or (excludes_all and not self.is_opened_by_holm):
                 continue
             # The weakest comparison decides. The smallest gap is the hardest one to exclude.
             gap = min(abs(comparison.effect - threshold) / deviation for threshold in thresholds)
-            if TTestPower().power(gap, MAX_SEEDS, ALPHA) < POWER:
+            if TTestPower().power(gap, MAX_SEEDS, alpha) < POWER:
                 return None
             # A search over all sizes, because `solve_power` may not converge for very small effects.
             sizes = range(2, MAX_SEEDS + 1)
-            num_seeds.append(next(size for size in sizes if TTestPower().power(gap, size, ALPHA) >= POWER))
+            num_seeds.append(next(size for size in sizes if TTestPower().power(gap, size, alpha) >= POWER))
         return max(num_seeds, default=None)
 
 
@@ -313,13 +328,20 @@ def t_interval(values: np.ndarray, threshold: float = 0.0) -> tuple[float, float
 
 
 def _compute_collection_interval(contrast: Contrast, evidence: Evidence) -> tuple[float, float] | None:
-    """Return the t interval over the collections, each one value (mean over seeds), if the metric is their mean."""
+    """Return the t interval over the collections, each one value (mean over seeds), if the metric is their mean.
+
+    The parts of one dataset are one value together, as in the mean.
+    """
     if any(metric != MEAN for _, metric in contrast.weights):
         return None
     datasets = next(iter(evidence.records.values())).provenance["suite"]["datasets"]
     # Descriptive: collections are few and no random sample.
-    effects = [contrast.restrict_to_collection(row["name"]).compute_values(evidence).mean() for row in datasets]
-    return t_interval(np.array(effects))[:2] if len(effects) > 1 else None
+    effects: dict[str, list[float]] = {}
+    for row in datasets:
+        effect = contrast.restrict_to_collection(row["name"]).compute_values(evidence).mean()
+        effects.setdefault(row.get("part_of") or row["name"], []).append(effect)
+    means = np.array([np.mean(values) for values in effects.values()])
+    return t_interval(means)[:2] if len(means) > 1 else None
 
 
 def _compare_blind(

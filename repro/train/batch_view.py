@@ -38,6 +38,7 @@ class BatchView:
 
     `scores_BM` is None if the run has no surrogate. `masked_BM` covers queries and documents. `masked` has the columns
     of the run's loss. `known_BM` marks the known positives of a query, and is None if the run does not mask them.
+    `filter_scores_BM` are the scores that the filter compares, None without a filter.
     """
 
     pairs_B: np.ndarray
@@ -47,6 +48,7 @@ class BatchView:
     masked_BM: np.ndarray
     masked: np.ndarray  # masked_BM, or (B, K) for the improved contrastive loss
     known_BM: np.ndarray | None = None
+    filter_scores_BM: np.ndarray | None = None
 
     @property
     def difficulty(self) -> float | None:
@@ -100,7 +102,7 @@ class BatchViewer:
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
             masked = mask_directions(query_keys_B, keys_M, masked_BM, filter_vectors, **options)
         release_pages(self.inputs.document_keys)
-        return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked, known_BM)
+        return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked, known_BM, filter_scores_BM)
 
     @cached_property
     def _stored_vectors(self) -> Vectors:

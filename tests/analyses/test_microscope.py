@@ -1,6 +1,7 @@
 """The microscope rebuilds a training batch without training: its pairs, removed texts, reasons and difficulty."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -97,6 +98,15 @@ def test_known_positives_have_their_own_reason(monkeypatch: pytest.MonkeyPatch) 
     overview = dict(make_explanation_views(explained)[0].rows)
     assert overview["filter"] == "none" and "same query" in overview["always removed"]
     assert "same query" not in dict(make_explanation_views(explain_batch())[0].rows)["always removed"]
+
+
+def test_other_encoder_of_the_filter_is_named() -> None:
+    """The reason for a removal has the scores of the encoder that decided, which is not the surrogate."""
+    explained = explain_batch(replace(RUN, filter_model="minilm"))
+    assert explained.filter == "minilm"
+    reasons = [other.why for pair in explained.pairs for other in pair.removed if "minilm" in other.why]
+    scores = [tuple(map(float, re.findall(r"-?\d\.\d{3}", reason))) for reason in reasons]
+    assert scores and all(other >= own for other, own in scores)
 
 
 @pytest.mark.parametrize("changes", [{}, {"loss": "icl", "num_hard_negatives": 2}], ids=["infonce", "icl"])

@@ -129,7 +129,7 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
             interval = "without an interval"
             if comparison.low is not None:
                 interval = format_interval(comparison, judgement.unit)
-            assert f": {format_in_unit(comparison.effect, judgement.unit)} {interval} " in line
+            assert f": {format_in_unit(comparison.effect, judgement.unit)} {interval}" in line
 
 
 def test_comparisons_are_named_by_rows() -> None:
