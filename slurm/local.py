@@ -212,18 +212,21 @@ class LocalQueue:
                 self._end(task, "blocked", f"needs {', '.join(task.needs)}")
 
     def _cancel_unneeded_stages(self) -> None:
-        """Cancel the stages that no remaining job needs, for example because their runs were cancelled."""
+        """Cancel the stages that no job needs any more because their runs were cancelled or are recorded.
+
+        What a failed run needs is still built, so that a retry finds it.
+        """
         needed: set[str] = set()
         # In reverse, because a stage comes before the jobs that need it.
         for task in reversed(self.tasks):
-            if task.name in self.ended:
+            outcome = self.ended.get(task.name)
+            if outcome in ("done", "cancelled"):
                 continue
             if task.item.kind == "run" or task.name in needed:
                 needed.update(task.needs)
-                continue
-            if task.name not in self.children:
+            elif outcome is None and task.name not in self.children:
                 self._end(task, "cancelled", "no run needs it any more")
-            elif task.name not in self.stopping:
+            elif outcome is None and task.name not in self.stopping:
                 self.stopping.add(task.name)
                 self.children[task.name][0].send_signal(signal.SIGTERM)
 

@@ -73,9 +73,7 @@ class Run:
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
     num_hard_negatives: int  # hard negatives per query
     mined_negatives: str  # mined at ranks below the positive, mined at any rank, or given with the pairs
-    known_positives: (
-        str  # documents of pairs with an equal query, and its own text: masked and never mined, or negatives
-    )
+    known_positives: str  # documents of an equal query, and its own text: masked and never mined, or negatives
     # model (§4.2)
     architecture: str  # contextual and biencoder are trained, bm25 and surrogate are references, none: only data
     backbone: str  # kind of transformer

@@ -90,7 +90,7 @@ def test_single_collection_is_explained(tmp_path: Path, saved: Path, monkeypatch
     is_new = "read as a query of your own"
     assert is_new in new.stderr and is_new not in known.stderr
     assert all(part in known.stdout for part in ("own − wrong", "null", "● relevant"))
-    assert "only one collection" in known.stderr and "--wrong-from" not in known.stderr
+    assert "no collection with other documents" in known.stderr and "--wrong-from" not in known.stderr
 
 
 @pytest.mark.parametrize(

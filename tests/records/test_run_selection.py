@@ -104,7 +104,7 @@ def test_id_prefix_means_its_run() -> None:
         (
             ["table1"],
             {"seeds": [1, 99]},
-            r"with seed \[99\]; it has \[0, 1, 2\]\..*`repro plan table1 --scale smoke --json",
+            r"with seed \[99\]; it has \[0, 1, 2\]\..*`repro run table1 seed=99 --scale smoke`",
         ),
         (["a.json", "table1"], {"seeds": [77]}, r"table1 has no run at scale 'smoke' with seed \[77\]"),
         (["seed=1"], {}, "name the runs"),
