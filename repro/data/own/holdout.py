@@ -298,11 +298,11 @@ class LowestHashes:
 
 
 def drop_set_apart(
-    rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str], *, as_negatives: bool = True
+    rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str], *, from_negatives: bool = True
 ) -> Iterator[Row]:
     """Yield the rows that share neither a document nor a query with the rows set apart, and count the others.
 
-    Unless `as_negatives` is false, the documents set apart are also removed from the negatives.
+    With `from_negatives`, the documents set apart are also removed from the negatives of the other rows.
     """
     documents = {normalize_loosely(row.document) for row in set_apart}
     queries = {normalize_loosely(row.query) for row in set_apart}
@@ -311,7 +311,7 @@ def drop_set_apart(
             counts["set_apart"] += 1
         elif normalize_loosely(row.query) in queries:
             counts["with_a_query_set_apart"] += 1
-        elif as_negatives:
+        elif from_negatives:
             yield row._replace(
                 negatives=tuple(text for text in row.negatives if normalize_loosely(text) not in documents)
             )

@@ -273,8 +273,8 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()))
         if set_apart:
             write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
-            as_negatives = corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS
-            rows = holdout.drop_set_apart(rows, set_apart, counts, as_negatives=as_negatives)
+            from_negatives = corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS
+            rows = holdout.drop_set_apart(rows, set_apart, counts, from_negatives=from_negatives)
     num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
     report = {
         "import": corpus.found.to_json(),

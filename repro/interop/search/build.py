@@ -101,7 +101,7 @@ def set_context(
     drawn_from = context_corpus or corpus
     source = Retrieval(drawn_from.name, tuple(texts), tuple(texts.values()), (), (), {})
     kind = "own"
-    if request.context == "null" or (request.context is None and opened.ours.config.is_blind):
+    if request.context == "null":
         kind = "null"
     elif context_corpus is not None:
         # "wrong" is the word of records for a context of another corpus.

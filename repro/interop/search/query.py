@@ -49,7 +49,8 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     # opening may have trained the run, so its weights and the key have changed
     index = locate(request.context or default)
     if not index.is_built:
-        build_index(opened, request, corpus, context_corpus, index.folder, progress)
+        drawn = replace(request, context=request.context or default) if opened.num_contexts else request
+        build_index(opened, drawn, corpus, context_corpus, index.folder, progress)
     if request.context is not None and index.settings["context"] is None:
         raise ValueError(f"{request.model} has no context: leave out --context")
     return [index.search(vector_D, top) for vector_D in encode_queries(opened, index, queries)]
