@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from repro.batches.mask import compute_content_keys
 from repro.pipeline.inputs import Inputs
 from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
@@ -106,6 +107,7 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
 def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
     assert view.scores_BM is not None, "the viewer computes scores"
     run, pair, pairs = inputs.run, int(view.pairs_B[row]), inputs.pairs
+    query = pairs.texts("query", [pair])[0]
     scores_M, masked_M = view.scores_BM[row], view.masked_BM[row]
     is_negative_M = ~masked_M
     is_negative_M[row] = False
@@ -113,14 +115,14 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     order = np.argsort(-scores_M, kind="stable")
 
     def explain_others(columns: np.ndarray) -> tuple[Other, ...]:
-        return tuple(_explain_other(view, documents_M, row, column, run.filter_model) for column in columns)
+        return tuple(_explain_other(view, query, documents_M, row, column, run.filter_model) for column in columns)
 
     return Pair(
         place=row + 1,
         id=pairs.ids([pair])[0],
         domain=pairs.domain_names[pairs.domain_codes[pair]],
         cluster=int(inputs.clusters.assignment_N[pair]) if run.sampler == "cluster" else None,
-        query=pairs.texts("query", [pair])[0],
+        query=query,
         document=documents_M[row],
         score=float(scores_M[row]),
         hardest=explain_others(order[is_negative_M[order]][:num_negatives]),
@@ -128,7 +130,9 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     )
 
 
-def _explain_other(view: BatchView, documents_M: list[str], row: int, column: int, filter_model: str | None) -> Other:
+def _explain_other(
+    view: BatchView, query: str, documents_M: list[str], row: int, column: int, filter_model: str | None
+) -> Other:
     assert view.scores_BM is not None, "the viewer computes scores"
     reason = ""
     if view.masked_BM[row, column]:
@@ -136,7 +140,8 @@ def _explain_other(view: BatchView, documents_M: list[str], row: int, column: in
         if view.keys_M[column] == view.keys_M[row]:
             reason = "the same text"
         elif view.known_BM is not None and view.known_BM[row, column]:
-            reason = "another document of the same query"
+            is_query = view.keys_M[column] == compute_content_keys([query])[0]
+            reason = "the text of the query" if is_query else "another document of the same query"
         elif filter_model and view.filter_scores_BM is not None:
             # The printed scores are those of the surrogate, which is another encoder.
             own, other = view.filter_scores_BM[row, [row, column]]

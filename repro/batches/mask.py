@@ -21,6 +21,7 @@ columns of a loss, L links between a query and a document, D surrogate dimension
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,12 @@ QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_
 
 
 def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
-    """Return a 64-bit hash of each text, int64 (N,). Texts that differ only in case or white space share a key."""
-    normalised = (" ".join(text.casefold().split()).encode() for text in texts)
+    """Return a 64-bit hash of each text, int64 (N,).
+
+    Texts that differ only in case, white space or Unicode form (composed or decomposed accents) share a key.
+    """
+    composed = (text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts)
+    normalised = (" ".join(text.casefold().split()).encode() for text in composed)
     # Not Python's `hash`, which differs from process to process. Keys are stored and compared across runs.
     digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normalised)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)

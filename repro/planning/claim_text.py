@@ -78,24 +78,34 @@ def explain_claim(id: str, scale: str) -> list[str]:
         rows.append(("judged on", _describe_evidence(judged)))
     rows += [("also", remark) for remark in list_remarks(judged)]
     if judged.verdict == "other scale":
-        rows.append(("judged at", f"{', '.join(claim.scales)}: repro why {claim.id} --scale {claim.scales[0]}"))
-        alike = {
-            id for headline in get_declared_notes("HEADLINES") if claim.id in headline.claims for id in headline.claims
-        }
-        rows += [("see", f"{id}, the same at {scale}") for id in sorted(alike) if scale in find_claim(id)[1].scales]
-        return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
-    rows += [("note", note) for note in (claim.caveat, judged.note) if note]
+        rows += _list_other_scales(claim, scale)
+    else:
+        rows += _list_next_steps(judged, unit)
+        figures = [exhibit.name for exhibit in experiment.artefacts if isinstance(exhibit, Figure)]
+        picture = figures[0] if figures else experiment.artefact_names[0]
+        names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefact_names), picture))
+        rows.append(("picture", f"python -m repro show {' '.join(names_shown)} --scale {scale}"))
+    return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
+
+
+def _list_other_scales(claim: Claim, scale: str) -> Iterator[tuple[str, str]]:
+    """Yield the command for a scale that judges the claim, and the claims that ask the same at this scale."""
+    yield "judged at", f"{', '.join(claim.scales)}: repro why {claim.id} --scale {claim.scales[0]}"
+    headlines = [headline.claims for headline in get_declared_notes("HEADLINES") if claim.id in headline.claims]
+    for id in sorted({id for ids in headlines for id in ids if scale in find_claim(id)[1].scales}):
+        yield "see", f"{id}, the same at {scale}"
+
+
+def _list_next_steps(judged: Judgement, unit: str) -> Iterator[tuple[str, str]]:
+    """Yield the notes on a judged claim, the effects in local records, and the seeds that would decide it."""
+    for note in filter(None, (judged.claim.caveat, judged.note)):
+        yield "note", note
     if judged.yours:
-        rows.append(("yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"))
-    if judged.word == "OPEN" and judged.seeds and not isinstance(claim, Correlation):
+        yield "yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"
+    if judged.word == "OPEN" and judged.seeds and not isinstance(judged.claim, Correlation):
         needed = judged.estimate_seeds()
         seeds = "more than 1000 seeds" if needed is None else f"{needed} seeds in all"
-        rows.append(("to decide", f"{seeds}, at today's effect, for a power of 80 %"))
-    figures = [exhibit.name for exhibit in experiment.artefacts if isinstance(exhibit, Figure)]
-    picture = figures[0] if figures else experiment.artefact_names[0]
-    names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefact_names), picture))
-    rows.append(("picture", f"python -m repro show {' '.join(names_shown)} --scale {scale}"))
-    return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
+        yield "to decide", f"{seeds}, at today's effect, for a power of 80 %"
 
 
 def _format_rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

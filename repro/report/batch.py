@@ -28,7 +28,7 @@ def _make_overview(explanation: Explanation) -> View:
         rule = f"{explanation.filter}: documents that score at least the own document's score + {explanation.filter_margin:g}"
     always = "documents of the same text"
     if explanation.known_positives == "mask":
-        always += ", other documents of the same query"
+        always += ", other documents of the same query, the text of the query"
     rows = (
         ("run", explanation.run),
         (

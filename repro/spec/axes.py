@@ -24,6 +24,8 @@ SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
 """Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
 PAIR_FIELDS = ("corpus", "sources", "num_pairs", "domain_column")
 """Fields that select the training pairs, which some analyses read even if nothing is trained."""
+DRAW_FIELDS = ("context_seed", "num_test_contexts", "test_contexts")
+"""Fields that select the context documents of an evaluation."""
 FILTER_FIELDS = ("filter_model", "filter_margin")
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
@@ -135,11 +137,16 @@ def _applies(name: str, run: Run, axes: Axes) -> bool:
     samples_pairs = any(measure.samples_pairs for measure in measures)
     if name == "seed":
         return depends_on_seed(run) or samples_pairs or any(kind in TRAINED for kind in axes.get("architecture", ()))
+    if name in DRAW_FIELDS and not {"architecture", "measure"} & {*axes} and run.measure == "retrieval":
+        # other analyses may draw documents without a contextual model, for example for whitening
+        return run.architecture == "contextual"
     if run.architecture in TRAINED:
         if name in CONTEXT_FIELDS and "architecture" not in axes:
             return run.architecture == "contextual"
         if name in FILTER_FIELDS and "filter" not in axes:
             return run.filter != "none"
+        if name == "mined_negatives" and "num_hard_negatives" not in axes:
+            return run.num_hard_negatives > 0
         if name == "packing" and not {"sampler", "pretraining_cluster_size"} & {*axes}:
             # the first phase may have clusters of its own
             return run.sampler == "cluster" or run.pretraining_cluster_size is not None

@@ -84,8 +84,9 @@ def test_removed_texts_are_those_masked(changes: dict[str, object]) -> None:
                 assert is_same or other.score >= pair.score + run.filter_margin
 
 
-def test_known_positives_have_their_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document of another pair with the same query is removed without a filter. Its stage is built on demand."""
+@pytest.fixture
+def fourth_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the fourth document of a batch a known positive of the first query."""
 
     def find_in_batch(self: KnownPositives, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
         known_BM = np.eye(len(pairs_B), len(document_keys_M), dtype=bool)
@@ -93,11 +94,31 @@ def test_known_positives_have_their_own_reason(monkeypatch: pytest.MonkeyPatch) 
         return known_BM
 
     monkeypatch.setattr(KnownPositives, "find_in_batch", find_in_batch)
+
+
+@pytest.mark.usefixtures("fourth_is_known")
+def test_known_positives_have_their_own_reason() -> None:
+    """A document of another pair with the same query is removed without a filter. Its stage is built on demand."""
     explained = explain_batch(replace(RUN, filter="none", known_positives="mask"))
     assert {other.place: other.why for other in explained.pairs[0].removed}[4] == "another document of the same query"
     overview = dict(make_explanation_views(explained)[0].rows)
     assert overview["filter"] == "none" and "same query" in overview["always removed"]
     assert "same query" not in dict(make_explanation_views(explain_batch())[0].rows)["always removed"]
+
+
+@pytest.mark.usefixtures("fourth_is_known")
+def test_text_of_the_query_has_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = replace(RUN, filter="none", known_positives="mask")
+    batch = explain_batch(run).pairs
+    read_texts = Pairs.texts
+
+    def texts(self: Pairs, side: Side, rows: Indices) -> list[str]:
+        read = read_texts(self, side, rows)
+        # the first query is read as the fourth document
+        return [batch[3].document if text == batch[0].query else text for text in read]
+
+    monkeypatch.setattr(Pairs, "texts", texts)
+    assert {other.place: other.why for other in explain_batch(run).pairs[0].removed}[4] == "the text of the query"
 
 
 def test_other_encoder_of_the_filter_is_named() -> None:

@@ -76,9 +76,11 @@ def test_difficulty_is_mean_negative_similarity() -> None:
     assert compute_batch_difficulty(scores) == pytest.approx((0.1 + 0.3 + 0.2 - 0.4) / 4)
 
 
-def test_case_and_space_keep_the_key() -> None:
+def test_case_space_and_unicode_form_keep_the_key() -> None:
     keys = compute_content_keys(["Deletes a  bucket.", "deletes a\nbucket. ", "Deletes a table."])
     assert keys[0] == keys[1] != keys[2]
+    composed, decomposed = compute_content_keys(["caf\u00e9", "cafe\u0301"])
+    assert composed == decomposed
 
 
 def test_unpaired_columns_are_refused() -> None:

@@ -315,6 +315,14 @@ def import_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[str]
     return kept, counts
 
 
+def test_example_of_near_copies_shows_their_difference(tmp_path: Path) -> None:
+    """Long documents are cut around the first difference."""
+    long = "word " * 100
+    rows = [{"query": "q", "document": f"{long}{end}"} for end in ("Pump.", "pump.")]
+    first, second = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows)).near_copy
+    assert "Pump" in first and "pump" in second and first.startswith("'q' – '…")
+
+
 def get_near_form(text: str) -> str:
     """Return the text without case and without full stops at the ends of words, the only punctuation here."""
     return " ".join(word.rstrip(".") or word for word in text.casefold().split())

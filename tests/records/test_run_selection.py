@@ -237,6 +237,9 @@ def test_grid_is_product_over_rows() -> None:
     contextual = base("smoke", architecture="contextual")
     axes = parse_axes(["num_contexts=2,4", "filter_margin=0,0.1", "packing=random,greedy"])
     assert expand([trained, contextual], axes) == [trained, *grid(contextual, num_contexts=(2, 4))], "others: no effect"
+    axes = parse_axes(["context_seed=0,1", "test_contexts=own,null", "mined_negatives=below,any"])
+    assert expand([trained, bm25, contextual], axes)[:2] == [trained, bm25]
+    assert len(expand([contextual], axes)) == 4, "two seeds and two contexts, but no hard negatives"
     assert len(expand([trained], parse_axes(["architecture=biencoder,contextual", "num_contexts=2,4"]))) == 3
     mixed = expand([trained], parse_axes(["architecture=bm25,biencoder", "learning_rate=1e-4,3e-5", "seed=1,2"]))
     assert [run.architecture for run in mixed] == ["bm25", *["biencoder"] * 4], "an axis made an untrained run"
@@ -248,6 +251,8 @@ def test_grid_is_product_over_rows() -> None:
     ("fields", "words"),
     [
         ({"architecture": "surrogate", "measure": "whitening"}, ["num_pairs=40,200"]),  # moments of training text
+        ({"architecture": "surrogate", "measure": "whitening"}, ["context_seed=0,1"]),  # documents of the moments
+        ({"num_hard_negatives": 1}, ["mined_negatives=below,any"]),
         ({"architecture": "bm25", "measure": "headroom"}, ["num_pairs=40,200"]),  # IDF of the training text
         ({"architecture": "bm25", "measure": "batches"}, ["batch_size=8,16"]),
         ({"architecture": "bm25", "protocol": "rerank", "rerank_depth": 5}, ["surrogate=minilm-words,minilm"]),

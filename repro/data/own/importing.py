@@ -207,9 +207,19 @@ def _format_pairs(path: Path, rows: Sequence[int]) -> tuple[str, ...]:
     if not rows:
         return ()
     pairs = read_pairs(path)
-    texts = zip(pairs.texts("query", rows), pairs.texts("document", rows), strict=True)
+    queries = _cut_to_difference(pairs.texts("query", rows))
+    documents = _cut_to_difference(pairs.texts("document", rows))
+    return tuple(f"{query} – {document}" for query, document in zip(queries, documents, strict=True))
+
+
+def _cut_to_difference(texts: Sequence[str]) -> list[str]:
+    """Shorten near copies to a part that shows their first difference."""
     limit = MAX_NEAR_COPY_CHARACTERS
-    return tuple(f"{shorten(repr(query), limit)} – {shorten(repr(document), limit)}" for query, document in texts)
+    first, second = texts
+    difference = next((place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), 0)
+    # the difference must lie before the cut
+    start = max(0, difference - limit // 2)
+    return [shorten(repr(f"…{text[start:]}" if start else text), limit) for text in texts]
 
 
 def load_import(folder: Path) -> Imported:
