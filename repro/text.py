@@ -72,7 +72,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_bytes(num_bytes: float) -> str:
-    """Return a number of bytes: 12 KiB, 120 MiB, 3.5 GiB."""
+    """Return a number of bytes: 12 KiB, 99 MiB, 3.5 GiB."""
     if num_bytes >= 2**30 / 10:
         return f"{num_bytes / 2**30:,.1f} GiB"
     return f"{num_bytes / 2**20:.0f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"

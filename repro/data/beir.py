@@ -38,15 +38,15 @@ def check_name(name: object, where: str) -> None:
         )
 
 
-def get_legal_name(name: str) -> str:
-    """Convert a folder's name to a valid name of a suite or dataset, for metrics and TREC runs."""
+def get_legal_name(name: str, default: str = "collection") -> str:
+    """Convert the name of a folder or domain to a valid name of a suite or dataset, for metrics and TREC runs."""
     legal_name = NOT_NAME_CHARACTERS.sub("-", unicodedata.normalize("NFC", name)).lstrip("-.+@")
-    return legal_name[:MAX_NAME_CHARACTERS].rstrip("-.") or "collection"
+    return legal_name[:MAX_NAME_CHARACTERS].rstrip("-.") or default
 
 
 def check_word(identifier: str, where: str) -> None:
     """Raise ValueError if an id is empty or has a space, since TREC runs cannot store it."""
-    if len(identifier.split()) != 1:
+    if identifier.split() != [identifier]:
         raise ValueError(
             f"{where}: the id {shorten(repr(identifier))} is empty or has a space: TREC runs cannot hold it"
         )
@@ -226,15 +226,19 @@ MAX_EXAMPLES = 5
 """Number of skipped entries that are named."""
 
 
-def find_collections(folder: Path, family: str = "given") -> list[SuiteDataset]:
+GIVEN_FAMILY = "given"
+"""The family of a user's collection that is no part of a dataset."""
+
+
+def find_collections(folder: Path) -> list[SuiteDataset]:
     """Return the BEIR folders at or below `folder`. Those in a common sub-folder are parts of one dataset.
 
     Raises:
         ValueError: if two would have the same name.
     """
     if is_beir(folder):
-        return [SuiteDataset(get_legal_name(folder.resolve().name), family, folder)]
-    datasets = [_make_dataset(path.relative_to(folder), path, family) for path in _iter_beir(folder, MAX_LEVELS)]
+        return [SuiteDataset(get_legal_name(folder.resolve().name), GIVEN_FAMILY, folder)]
+    datasets = [_make_dataset(path.relative_to(folder), path) for path in _iter_beir(folder, MAX_LEVELS)]
     names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"{folder}: two of its folders would have one name, among {sorted(names)}: rename one")
@@ -284,10 +288,10 @@ def _iter_beir(folder: Path, num_levels: int) -> Iterator[Path]:
             yield from _iter_beir(path, num_levels - 1)
 
 
-def _make_dataset(relative: Path, path: Path, family: str) -> SuiteDataset:
+def _make_dataset(relative: Path, path: Path) -> SuiteDataset:
     name = get_legal_name("-".join(relative.parts))
     if len(relative.parts) == 1:
-        return SuiteDataset(name, family, path)
+        return SuiteDataset(name, GIVEN_FAMILY, path)
     parent = get_legal_name(relative.parts[0])
     return SuiteDataset(name, parent, path, part_of=parent)
 

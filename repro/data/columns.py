@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -42,6 +43,10 @@ class Columns:
     def __post_init__(self) -> None:
         if self.no_labels and ("label" in self.names or self.threshold is not None):
             raise ValueError("without labels there is no column and no threshold of labels: leave one of them out")
+        for name, count in Counter(self.names.values()).items():
+            if count > 1:
+                parts = " and ".join(f"the {part}" for part in self.names if self.names[part] == name)
+                raise ValueError(f"the column {shorten(repr(name))} is given for {parts}: give a column for each")
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -58,8 +63,13 @@ class Columns:
         return chosen
 
     def find_candidates(self, part: str, names: Sequence[str]) -> list[str]:
-        """Return all columns among `names` that may be the column of a part, the first choice first."""
-        return list(match_names(self.accepted(part), tuple(names)))
+        """Return all columns among `names` that may be the column of a part, the first choice first.
+
+        A column that is given for another part is none of them.
+        """
+        candidates = match_names(self.accepted(part), tuple(names))
+        taken = () if part in self.names else self.names.values()
+        return [name for name in candidates if name not in taken]
 
     def explain_missing(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """Return the error that these parts have no column among `names`, and remedies."""

@@ -30,7 +30,7 @@ class EvaluatedTexts:
 
     def contains_text(self, row: Row) -> bool:
         """Return whether the row's document or query is an evaluated document or query."""
-        return self.form(row.document) in self or self.form(row.query) in self
+        return bool(self) and (self.form(row.document) in self or self.form(row.query) in self)
 
     def __bool__(self) -> bool:
         return bool(self._texts)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from repro.storage.files import json_object
 from repro.text import count_noun
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow")
-DATASET_FILES = ("dataset_info.json", "state.json")
+STATE_FILE = "state.json"
+DATASET_FILES = ("dataset_info.json", STATE_FILE)
 """Files of a folder of `datasets.save_to_disk` in addition to those of rows."""
 SPLITS_FILE = "dataset_dict.json"
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
@@ -54,7 +56,19 @@ def list_files_to_read(source: Path) -> list[Path]:
         return list_files_to_read(source / "train")
     if is_beir(source):
         return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
+    if (source / STATE_FILE).is_file():
+        return _list_saved_files(source)
     return [path for entry in list_entries(source) if match_ending(entry) for path in list_files_to_read(entry)]
+
+
+def _list_saved_files(folder: Path) -> list[Path]:
+    """Return the files of rows that `save_to_disk` wrote. `map` and `filter` leave cache files next to them."""
+    try:
+        entries = json_object(folder / STATE_FILE)["_data_files"]
+        # by name only, so that a file from others cannot lead out of the folder
+        return [folder / Path(entry["filename"]).name for entry in entries]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{folder / STATE_FILE} lists no files of rows: save the dataset again") from error
 
 
 def list_skipped_files(source: Path) -> list[Path]:
@@ -64,6 +78,9 @@ def list_skipped_files(source: Path) -> list[Path]:
     skipped = []
     for entry in list_entries(source):
         if entry.name in (*DATASET_FILES, SPLITS_FILE) or (entry.name == "train" and (source / SPLITS_FILE).is_file()):
+            continue
+        if (source / STATE_FILE).is_file():
+            skipped += [entry] if entry not in _list_saved_files(source) else []
             continue
         skipped += list_skipped_files(entry) if match_ending(entry) else [entry]
     return skipped

@@ -37,6 +37,8 @@ MAX_LAYOUTS = 256
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
 WRITTEN_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
 """A cell with a list of texts as Python or JSON writes it. pandas writes such cells."""
+ARROW_MAGIC = b"ARROW1"
+"""First bytes of the file format of Arrow, as in Feather files."""
 LOW_LABEL = "low_label"
 """Key of the count of rows whose label is below the threshold. They are not pairs."""
 MAX_UNPACKED_BYTES = 64 * 2**30
@@ -307,22 +309,39 @@ def _read_table(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
     _note_used_columns(used_columns, columns, header, layout, f"{path}, line 1")
     # By index from here on, because a dictionary per row would take most of the time.
     layout = layout.by_index(header)
-    num_rows, num_lists, first_list = 0, 0, ""
+    lists = {part: _WrittenLists() for part in layout.chosen if part in (*SIDES, "negatives")}
     for line, cells, flaw in rows:
         location = f"{path}, line {line}"
-        num_rows += 1
-        if not flaw and any(WRITTEN_LIST.fullmatch(cells[layout.chosen[side]]) for side in SIDES):
-            num_lists += 1
-            first_list = first_list or location
         if flaw:
             yield _make_flawed_row(location, flaw)
         else:
+            for part, counts in lists.items():
+                counts.note(cells[layout.chosen[part]], location)
             yield from _parse_row(cells, layout, location)
-    if 2 * num_lists > num_rows:
-        raise ValueError(
-            f"{first_list}: {num_lists} of {num_rows} rows have a list that was written as a text, such as ['a', 'b']: "
-            "save as .jsonl or .parquet, which store lists"
-        )
+    for part, counts in lists.items():
+        counts.check(part)
+
+
+class _WrittenLists:
+    """Counts of the cells of a column that are a list written as a text. Empty cells do not count."""
+
+    def __init__(self) -> None:
+        self.num_cells = self.num_lists = 0
+        self.first = ""
+
+    def note(self, cell: str, location: str) -> None:
+        self.num_cells += bool(cell)
+        if WRITTEN_LIST.fullmatch(cell):
+            self.num_lists += 1
+            self.first = self.first or location
+
+    def check(self, part: str) -> None:
+        """Raise ValueError if most cells are lists. A few may be real texts."""
+        if 2 * self.num_lists > self.num_cells:
+            raise ValueError(
+                f"{self.first}: {self.num_lists} of {self.num_cells} cells of the {part} are a list that was written as "
+                "a text, such as ['a', 'b']: save as .jsonl or .parquet, which store lists"
+            )
 
 
 def _iter_cells(path: Path, *, skip_bad: bool = False) -> Iterator[tuple[int, list[str], str]]:
@@ -378,16 +397,18 @@ def _check_cells(cells: Sequence[str], header: Sequence[str], *, is_unquoted: bo
     if cells and len(cells) != len(header):
         hint = " (in a .tsv whose header is not quoted, quotes are letters: quote all, or save as .csv)" * is_unquoted
         raise ValueError(f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}{hint}")
-    if any(not cell.isascii() and any("\ud800" <= letter <= "\udfff" for letter in cell) for cell in cells):
-        raise ValueError("not UTF-8")
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("not UTF-8") from error
 
 
 def _read_arrow(path: Path, columns: Columns, used_columns: UsedColumns, skip_bad: bool) -> Iterator[ForeignRow]:
-    """Yield the pairs of a parquet file, or of an arrow file as the library datasets writes it."""
+    """Yield the pairs of a parquet file, or of an arrow file: a stream, as `datasets` writes it, or the file format."""
     is_parquet = match_ending(path) == ".parquet"
     try:
         # with pre_buffer it would hold everything that it has read in memory
-        file = pq.ParquetFile(path, pre_buffer=False) if is_parquet else pa.ipc.open_stream(pa.memory_map(str(path)))
+        file = pq.ParquetFile(path, pre_buffer=False) if is_parquet else _open_arrow(path)
         schema = file.schema_arrow if is_parquet else file.schema
         layout = detect_layout(columns, schema.names, str(path))
         _note_used_columns(used_columns, columns, schema.names, layout, str(path))
@@ -398,7 +419,7 @@ def _read_arrow(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
         if is_parquet:
             batches = file.iter_batches(batch_size=ROWS_PER_READ, columns=used)
         else:
-            batches = (batch.select(used) for batch in file)
+            batches = (batch.select(used) for batch in _iter_batches(file))
         for batch in batches:
             # pyarrow checks offsets and UTF-8 of an arrow file only on request
             batch.validate(full=True)
@@ -421,6 +442,19 @@ _READERS = {
     ".parquet": _read_arrow,
     ".arrow": _read_arrow,
 }
+
+
+def _open_arrow(path: Path) -> pa.RecordBatchStreamReader | pa.RecordBatchFileReader:
+    mapped = pa.memory_map(str(path))
+    is_file_format = mapped.read(len(ARROW_MAGIC)) == ARROW_MAGIC
+    mapped.seek(0)
+    return pa.ipc.open_file(mapped) if is_file_format else pa.ipc.open_stream(mapped)
+
+
+def _iter_batches(file: pa.RecordBatchStreamReader | pa.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+    if isinstance(file, pa.RecordBatchFileReader):
+        return map(file.get_batch, range(file.num_record_batches))
+    return iter(file)
 
 
 def _read_beir(folder: Path) -> Iterator[ForeignRow]:

@@ -70,7 +70,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
         documents[key].append(row)
         answers[form(row.query)].add(key)
     ambiguous = {query for query, keys in answers.items() if len(keys) > 1}
-    # By hash: a random choice that is the same on every machine and stays stable if rows are added.
+    # By hash: a random choice that is the same on every machine.
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
     texts = chosen if form is normalise else [normalise(key) for key in chosen]
     near_duplicates = set(compress(chosen, has_near_duplicate(texts, rules.near_duplicate)))

@@ -268,7 +268,9 @@ def compute_unknown_share(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, 
     Special tokens do not count. A text without other tokens is not in the mask. If the tokenizer has no unknown token,
     as one of bytes, the share is 0.
     """
-    unknown_id = next(filter(None, map(tokenizer.token_to_id, UNKNOWN_TOKENS)), None)
+    # not filter(None, …), because the id may be 0
+    ids = map(tokenizer.token_to_id, UNKNOWN_TOKENS)
+    unknown_id = next((token_id for token_id in ids if token_id is not None), None)
     if unknown_id is None or not len(tokens.ids):
         return 0.0, np.zeros(len(tokens), dtype=bool)
     special_ids = [token_id for token_id in tokenizer.encode("").ids if token_id != unknown_id]

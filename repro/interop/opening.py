@@ -27,7 +27,6 @@ from repro.text import shorten
 Progress = Callable[[str], None]
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 """Files that are downloaded from a hub: settings, weights and tokenizers, but no code and no pickle."""
-DEFAULT_FAMILY = "given"
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
         if (folder / "suite.json").is_file():
             suite = load_suite(folder)
         else:
-            datasets = tuple(find_collections(folder, DEFAULT_FAMILY))
+            datasets = tuple(find_collections(folder))
             suite = Suite(get_legal_name(folder.resolve().name), datasets)
         for line in describe_skipped_entries(folder, suite.datasets):
             progress(line)

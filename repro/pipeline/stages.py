@@ -267,8 +267,7 @@ class StageGraph:
             from repro.batches.negatives import mine_negatives
 
             pairs = self.selected_pairs()
-            # Keys are not in `needs`, which would change the stage key. Build them here if they are missing.
-            keys = load_array(self.keys.build() / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
+            keys = load_array(self.keys.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             rows = mine_negatives(
                 self.load_embeddings("query"),
                 self.load_embeddings("document"),
@@ -285,7 +284,8 @@ class StageGraph:
         key |= _get_recipe_key("negatives")
         if run.mined_negatives != "below":
             key["mined"] = run.mined_negatives
-        needs = (self.embeddings, self.positives) if masks_positives else (self.embeddings,)
+        # the positives need the keys
+        needs = (self.embeddings, self.positives if masks_positives else self.keys)
         return Stage("negatives", key, make, needs, lambda: run.num_hard_negatives * self._estimate_key_bytes())
 
     def _make_given_negatives_stage(self) -> Stage:

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from repro.batches.fixed_encoder import FixedEncoder
 from repro.batches.mask import compute_content_keys, mask_directions, mask_false_negatives
 from repro.batches.negatives import mine_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
-from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
+from repro.data.tokens import Tokens, compute_unknown_share, load_tokenizer, tokenize
 from repro.seeds import make_rng
 from tests.batches.planted import normalise
 
@@ -105,6 +107,9 @@ def test_unknown_tokens_are_counted() -> None:
     tokenizer = load_tokenizer("minilm")
     share, is_unknown = compute_unknown_share(tokenize(["a pump", "กขคง จฉช", ""], tokenizer, 40), tokenizer)
     assert (share, is_unknown.tolist()) == (0.5, [False, True, False])
+    words = Tokenizer(WordLevel({"<unk>": 0, "pump": 1}, unk_token="<unk>"))
+    share, _ = compute_unknown_share(Tokens(np.array([1, 0]), np.array([0, 2])), words)
+    assert share == 0.5, "the id of the unknown token may be 0"
 
 
 def test_texts_of_nan_vectors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

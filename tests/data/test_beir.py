@@ -132,7 +132,10 @@ MALFORMED = [
         )
     ),
     ("corpus.jsonl", "", "is empty"),
-    ("corpus.jsonl", '{"_id": "d 1", "text": "a"}\n', "line 1: .*the id 'd 1' is empty or has a space"),
+    *(
+        ("corpus.jsonl", f'{{"_id": "{key}", "text": "a"}}\n', f"line 1: .*the id '{key}' is empty or has a space")
+        for key in ("d 1", "d1 ")
+    ),
     *((name, "\udcff\n", "line 1: not UTF-8") for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),
     ("qrels/test.tsv", HEADER + "q1\td9\t1\n", "line 2: the document 'd9' is not in corpus"),
     ("qrels/test.tsv", HEADER + "q9\td1\t1\n", "line 2: the query 'q9' is not in queries"),

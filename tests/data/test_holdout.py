@@ -107,6 +107,20 @@ def test_document_of_two_domains_is_one(tmp_path: Path, domains: tuple[str, ...]
             assert answers == [f"the answer is number {query.split()[-1]}"]
 
 
+def test_documents_beyond_the_limit_are_of_all_domains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hash draws them, because the first ones of a sorted file are of few domains. Relevant documents stay."""
+    monkeypatch.setattr(holdout, "MAX_SEARCHED_DOCUMENTS", 500)
+    rows = make_rows(dict.fromkeys("abcde", 300))
+    pairs = store_pairs(tmp_path, rows)
+    held_out = hold_out(pairs)
+    (searched,) = extend_to_all_documents(pairs, held_out, as_one=True)
+    assert len(searched.documents) == 500 == len(set(searched.documents))
+    domains = {row.document: row.domain for row in rows}
+    counts = Counter(domains[document] for document in searched.documents)
+    assert min(counts[domain] for domain in "abcde") > 70
+    assert {key for grades in searched.judgements.values() for key in grades} <= set(searched.document_ids)
+
+
 def test_choice_does_not_depend_on_order(tmp_path: Path) -> None:
     rules = SuiteRules(max_documents=17, max_queries=10)
     rows = make_rows({"a": 600})
@@ -170,7 +184,7 @@ def test_holding_out_everything_is_refused(tmp_path: Path, has_copies: bool) -> 
 
 
 def test_domain_names_become_distinct_folders() -> None:
-    assert get_collection_name("Über / Fragen!") == "ber-fragen"
+    assert get_collection_name("Über / Fragen!") == "über-fragen" and get_collection_name("医学") == "医学"
     assert get_collection_name("../..") == "domain" and get_collection_name("mean") == "mean-domain"
     assert get_collection_name("A b", ["a-b"]) == "a-b-2" and get_collection_name("a b", ["a-b", "a-b-2"]) == "a-b-3"
     assert get_collection_name("java", ["java-2"]) == "java"

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, load_from_disk
 
 from repro.data import pairs as pairs_module
 from repro.data import readers
@@ -53,8 +54,13 @@ def read_imported(imported: Imported) -> Pairs:
 def test_lists_in_a_table_are_refused(tmp_path: Path) -> None:
     """pandas writes a list into a csv as one text with brackets. A single such text may be meant."""
     rows: list[dict[str, Any]] = [{"query": f"query {n}", "document": [f"one {n}", "it's two"]} for n in range(3)]
-    with pytest.raises(ValueError, match=r"pairs\.csv, line 2: 3 of 3 rows have a list.*\.jsonl"):
+    with pytest.raises(ValueError, match=r"pairs\.csv, line 2: 3 of 3 cells of the document are a list.*\.jsonl"):
         import_file(tmp_path, write_rows(tmp_path / "pairs.csv", rows))
+    # rows without negatives do not count
+    negatives: list[Any] = [["one", "two"], "", "", ""]
+    mined = [{"query": f"q {n}", "document": f"d {n}", "negatives": texts} for n, texts in enumerate(negatives)]
+    with pytest.raises(ValueError, match="1 of 1 cells of the negatives are a list"):
+        import_file(tmp_path, write_rows(tmp_path / "negatives.csv", mined))
     rows[1:] = [{"query": "[1]", "document": "[sic] a text"}, {"query": "three", "document": "four"}]
     imported = import_file(tmp_path, write_rows(tmp_path / "few.csv", rows))
     assert read_imported(imported).texts("document", [0]) == ["['one 0', \"it's two\"]"]
@@ -88,6 +94,17 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
     (pair,) = read_foreign_rows(source, Columns({"query": "frage", "document": "antwort"}))
     assert pair[:4] == ("a", "b", ("c",), "")
+
+
+def test_column_of_one_part_is_of_no_other(tmp_path: Path) -> None:
+    """A column that is named for one part is not the column of another part by its accepted name."""
+    source = write_rows(tmp_path / "x.csv", [{"source": f"a {n}", "target": f"b {n}"} for n in range(4)])
+    imported = import_file(tmp_path, source, columns=Columns({"query": "source", "document": "target"}))
+    assert imported.num_domains == 1
+    titled = write_rows(tmp_path / "y.csv", [{"text": "a", "title": "b"}])
+    assert_refused(tmp_path / "y", titled, "no column for the document", columns=Columns({"query": "text"}))
+    with pytest.raises(ValueError, match="'text' is given for the query and the document"):
+        Columns({"query": "text", "document": "text"})
 
 
 def test_named_columns_must_exist(tmp_path: Path) -> None:
@@ -171,9 +188,23 @@ def test_saved_dataset_is_read(tmp_path: Path) -> None:
         imported = import_file(tmp_path / f"from-{name}", tmp_path / name)
         assert read_imported(imported).texts("query", range(len(ROWS))) == [row["query"] for row in ROWS]
         assert imported.passed_over == (() if name == "one" else ("test",))
+    opened = load_from_disk(tmp_path / "one")
+    opened.map(lambda row: row | {"query": "mapped"})
+    assert list((tmp_path / "one").glob("cache-*.arrow")), "the library leaves its cache there"
+    imported = import_file(tmp_path / "with-cache", tmp_path / "one")
+    assert (imported.num_read, imported.num_passed_over) == (len(ROWS), 1)
     damaged = tmp_path / "one" / "data-00000-of-00002.arrow"
     damaged.write_bytes(damaged.read_bytes()[:100])
     assert_refused(tmp_path / "damaged", tmp_path / "one", "damaged or no arrow file")
+
+
+def test_file_format_of_arrow_is_read(tmp_path: Path) -> None:
+    """Feather files and those of other libraries have it, `datasets` writes streams."""
+    table = pa.Table.from_pylist(ROWS)
+    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    pairs = read_imported(import_file(tmp_path, tmp_path / "x.arrow"))
+    assert pairs.texts("query", range(len(ROWS))) == [row["query"] for row in ROWS]
 
 
 @pytest.mark.parametrize(

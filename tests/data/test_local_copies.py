@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -150,6 +151,19 @@ def test_damaged_checksums_lose_nothing(fetched: Path, content: str) -> None:
     (fetched / CHECKSUMS).unlink()
     assert fetch("scifact", progress=ignore) == fetched
     assert not find_problems("scifact")
+
+
+def test_folder_without_files_is_fetched(fetched: Path, serve: Callable[..., Server], tmp_path: Path) -> None:
+    """An empty folder, or one with checksums only, is no copy."""
+    content = (tmp_path / "scifact.zip").read_bytes()
+    checksums = (fetched / CHECKSUMS).read_text()
+    for left in ({}, {CHECKSUMS: checksums}, {".DS_Store": "x"}):
+        shutil.rmtree(fetched)
+        fetched.mkdir()
+        for name, text in left.items():
+            (fetched / name).write_text(text)
+        assert fetch("scifact", progress=ignore, base=serve(content).url) == fetched
+        assert find_problems("scifact") == []
 
 
 def test_hidden_files_are_no_copy(fetched: Path) -> None:

@@ -28,7 +28,6 @@ from repro.data.paper.quirks import Quirks, find_quirks
 from repro.data.readers import unpack
 
 TEST_SPLITS = ("test", "dev")
-GIVEN_FAMILY = "given"
 Given = tuple[Retrieval, Quirks]
 
 
@@ -73,7 +72,7 @@ def read_given(source: Path) -> list[Given]:
     Raises:
         ValueError: if a collection has no test split, or if a name occurs twice or is that of a mean.
     """
-    datasets = find_collections(source, GIVEN_FAMILY)
+    datasets = find_collections(source)
     check_groups([(dataset.name, dataset.family) for dataset in datasets], str(source))
     return [_read_collection(dataset.name, dataset.path) for dataset in datasets]
 
@@ -106,7 +105,7 @@ def write_given(folder: Path, suite: str, given: Sequence[Given], source: Path) 
     """Write the collections of `source` as a suite. suite.json has the peculiarities that are not defaults."""
     for retrieval, _ in given:
         write_beir_folder(folder / retrieval.name, retrieval)
-    datasets = find_collections(source, GIVEN_FAMILY)
+    datasets = find_collections(source)
     names = [(dataset.name, dataset.family) for dataset in datasets]
     parts = {dataset.name: dataset.part_of for dataset in datasets}
     has_quirks = any(quirks.changed() for _, quirks in given)

@@ -13,14 +13,13 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from repro.data.beir import Retrieval
+from repro.data.beir import Retrieval, get_legal_name
 from repro.data.filters import EvaluatedTexts, drop_evaluated_negatives, drop_evaluated_rows
 from repro.data.pairs import Pairs, Row
 from repro.data.paper.quirks import Quirks
@@ -46,12 +45,14 @@ ANSWERS = "relevant_to_held_out_query"
 """Key of the count of pairs whose document is relevant to a held-out query through another pair."""
 MAX_SEARCHED_DOCUMENTS = 200_000
 """Largest number of documents of a collection. BM25 takes about a minute on it."""
+RULES = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalize_text)
+"""Rules of the collections: texts are equal if all their characters are."""
 
 
 def hold_out(
     pairs: Pairs,
     domains: Sequence[str] = (),
-    rules: SuiteRules | None = None,
+    rules: SuiteRules = RULES,
     near_duplicates: dict[str, int] | None = None,
 ) -> list[Retrieval]:
     """Return the evaluation collections of a corpus.
@@ -67,7 +68,6 @@ def hold_out(
     Raises:
         ValueError: if the corpus lacks a domain, or if a named domain, or the whole corpus, leaves no query.
     """
-    rules = rules or SuiteRules(several_answers=True, keeps_near_duplicates=True)
     unknown = sorted(set(domains) - set(pairs.domain_names))
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_format_names(pairs.domain_names)}")
@@ -100,18 +100,17 @@ def hold_out(
     return retrievals
 
 
-def extend_to_all_documents(
-    pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool, merges_domains: bool = True
-) -> list[Retrieval]:
+def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
     """Extend the collections of `hold_out` from the held-out documents to all documents of the corpus.
 
-    The documents of all pairs of a held-out query are relevant to it. Memory holds `MAX_SEARCHED_DOCUMENTS` documents.
+    The documents of all pairs of a held-out query are relevant to it. A document of several domains is one document. Of
+    more than `MAX_SEARCHED_DOCUMENTS` documents, a hash of the text draws a sample: the first ones would be of few
+    domains in a sorted file. Held-out and relevant documents are always included. Memory holds the sample.
 
     Args:
         pairs: All pairs of the corpus.
         held_out: The collections of `hold_out`.
         as_one: Join all collections to one.
-        merges_domains: Whether a document of several held-out domains is one document.
     """
     documents: dict[str, str] = {}
     # by text
@@ -121,19 +120,26 @@ def extend_to_all_documents(
     for retrieval in held_out:
         for document_id, text in zip(retrieval.document_ids, retrieval.documents, strict=True):
             form = normalize_text(text)
-            kept_id = document_ids.get(form, document_id) if merges_domains else document_id
-            document_ids[form] = kept_ids[document_id] = kept_id
+            kept_id = document_ids.setdefault(form, document_id)
+            kept_ids[document_id] = kept_id
             documents.setdefault(kept_id, text)
     queries = {normalize_text(query) for retrieval in held_out for query in retrieval.queries}
     relevant: dict[str, dict[str, int]] = defaultdict(dict)
+    others = LowestHashes(MAX_SEARCHED_DOCUMENTS)
     for row in iter_rows(pairs):
         document, query = normalize_text(row.document), normalize_text(row.query)
-        # Relevant documents are included beyond the limit, or queries would lack their answers.
-        if document not in document_ids and (len(documents) < MAX_SEARCHED_DOCUMENTS or query in queries):
-            document_ids[document] = row.id
-            documents[row.id] = row.document
         if query in queries:
-            relevant[query][document_ids[document]] = 1
+            document_id = document_ids.setdefault(document, row.id)
+            documents.setdefault(document_id, row.document)
+            relevant[query][document_id] = 1
+        elif document not in document_ids and (key := _hash(document)) not in others.rows:
+            others.add(key, row._replace(query="", negatives=()))
+    num_free = max(0, MAX_SEARCHED_DOCUMENTS - len(documents))
+    # a later row may have made a document relevant
+    free = {key for key, (row,) in others.rows.items() if normalize_text(row.document) not in document_ids}
+    drawn = set(sorted(free)[:num_free])
+    # in the order of the file
+    documents |= {row.id: row.document for key, (row,) in others.rows.items() if key in drawn}
     extended = [_add_relevant_documents(retrieval, kept_ids, relevant) for retrieval in held_out]
     if as_one and len(extended) > 1:
         extended = [_join_queries(extended)]
@@ -297,12 +303,10 @@ class LowestHashes:
             del self.rows[-heapq.heapreplace(self._heap, -key)]
 
 
-def drop_set_apart(
-    rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str], *, from_negatives: bool = True
-) -> Iterator[Row]:
+def drop_set_apart(rows: Iterable[Row], set_apart: Sequence[Row], counts: Counter[str]) -> Iterator[Row]:
     """Yield the rows that share neither a document nor a query with the rows set apart, and count the others.
 
-    With `from_negatives`, the documents set apart are also removed from the negatives of the other rows.
+    The documents set apart are also removed from the negatives of the other rows.
     """
     documents = {normalize_loosely(row.document) for row in set_apart}
     queries = {normalize_loosely(row.query) for row in set_apart}
@@ -311,12 +315,10 @@ def drop_set_apart(
             counts["set_apart"] += 1
         elif normalize_loosely(row.query) in queries:
             counts["with_a_query_set_apart"] += 1
-        elif from_negatives:
+        else:
             yield row._replace(
                 negatives=tuple(text for text in row.negatives if normalize_loosely(text) not in documents)
             )
-        else:
-            yield row
 
 
 def iter_rows(pairs: Pairs) -> Iterator[Row]:
@@ -343,7 +345,7 @@ def _read_rows(pairs: Pairs, indices: np.ndarray) -> Iterator[Row]:
 
 def get_collection_name(domain: str, existing: Sequence[str] = ()) -> str:
     """Return a domain's name in a form that is valid for folders and metrics. A number resolves duplicates."""
-    slug = re.sub(r"[^a-z0-9._-]+", "-", domain.lower()).strip("-.")[:60] or "domain"
+    slug = get_legal_name(domain.lower(), default="domain")[:60]
     # these names would conflict with those of means
     if slug in ("mean", FAMILY):
         slug = f"{slug}-domain"

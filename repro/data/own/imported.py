@@ -42,7 +42,7 @@ from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_i
 from repro.data.pairs import read_pairs, write_pairs
 from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
-from repro.data.wording import normalise, normalize_loosely, normalize_text
+from repro.data.wording import normalize_loosely
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, read_json
 from repro.storage.lease import Lease, acquire, get_last_owner, lease_folder, remove_leftovers
@@ -50,19 +50,13 @@ from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
-RECIPE = 8
+RECIPE = 9
 """Version of the split of an imported corpus. Raise it if the same pairs would be split differently.
 
-4: held-out queries search only held-out documents, and texts are equal if their letters and digits are.
-5: held-out queries search all documents of the corpus, and texts are equal if all their characters are.
-6: a twentieth of the training documents is set apart, so that training can end early.
-7: no document that is relevant to a held-out query is a negative, and pairs with one are dropped unless they are many.
-8: a document of several held-out domains is one document, the own text of a query is taken out of its ranking, and no
-document that is set apart is a negative.
-A corpus keeps the recipe of its import.
+A corpus keeps the recipe of its import. It is read as long as its split exists, but only this recipe is rebuilt.
 """
-OLDEST_RECIPE, FIRST_RECIPE_WITH_SET_APART, FIRST_RECIPE_WITHOUT_ANSWERS = 4, 6, 7
-FIRST_RECIPE_WITHOUT_OWN_TEXTS = 8
+EVALUATION_RECIPE = 4
+"""Version of an evaluation set, which is not split."""
 TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 
 
@@ -77,7 +71,7 @@ class ImportedCorpus:
     digest: str
     held_out_domains: tuple[str, ...]
     folder: Path
-    recipe: int = OLDEST_RECIPE
+    recipe: int = EVALUATION_RECIPE
     skipped: tuple[str, ...] = ()
 
     @property
@@ -161,7 +155,7 @@ def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
     skipped = describe_skipped_entries(source, find_collections(source))
     with atomic_folder(target, must_be_first=True) as part:
         write_given(part / GIVEN_FOLDER, name, given, source)
-        digest = _compute_digest(list_content_files(part), (), OLDEST_RECIPE)
+        digest = _compute_digest(list_content_files(part), (), EVALUATION_RECIPE)
         metadata = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
         _write_json(part / CORPUS_FILE, metadata)
     return find_imported(name)
@@ -195,7 +189,7 @@ def find_imported(name: str) -> ImportedCorpus:
         content["digest"],
         tuple(content["held_out_domains"]),
         path.parent,
-        content.get("recipe", OLDEST_RECIPE),
+        content.get("recipe", EVALUATION_RECIPE),
         tuple(content.get("skipped", ())),
     )
     if digest and corpus.corpus != name:
@@ -217,10 +211,13 @@ def _build_evaluation_set(corpus: ImportedCorpus, folder: Path) -> None:
 def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     # imported on demand, because it loads scipy
     from repro.data.own import holdout
-    from repro.data.suites import SuiteRules
 
+    if corpus.recipe != RECIPE:
+        raise ValueError(
+            f"{corpus.name!r} was imported by another version (recipe {corpus.recipe}, this one has {RECIPE}) and its "
+            f"split is not on this machine: import it again under another name, or after removing {corpus.folder}"
+        )
     suite = folder / "suites" / corpus.name
-    is_old = corpus.recipe == OLDEST_RECIPE
     counts: Counter[str] = Counter()
     near_duplicates: dict[str, int] = {}
     pairs = read_pairs(corpus.folder / IMPORT_FOLDER / PAIRS_FILE)
@@ -230,21 +227,9 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     if (corpus.folder / GIVEN_FOLDER).is_dir():
         _copy_given(corpus, suite)
     else:
-        rules = SuiteRules(
-            several_answers=True, keeps_near_duplicates=True, form=normalise if is_old else normalize_text
-        )
-        collections = holdout.hold_out(pairs, corpus.held_out_domains, rules, near_duplicates)
-        searched = collections
-        if not is_old:
-            searched = holdout.extend_to_all_documents(
-                pairs,
-                collections,
-                as_one=not corpus.held_out_domains,
-                merges_domains=corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS,
-            )
-        quirks = [Quirks()] * len(searched)
-        if corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS:
-            searched, quirks = map(list, zip(*map(holdout.take_out_own_texts, searched), strict=True))
+        collections = holdout.hold_out(pairs, corpus.held_out_domains, near_duplicates=near_duplicates)
+        searched = holdout.extend_to_all_documents(pairs, collections, as_one=not corpus.held_out_domains)
+        searched, quirks = map(list, zip(*map(holdout.take_out_own_texts, searched), strict=True))
         names = [collection.name for collection in searched]
         if near_duplicates and names == [holdout.ALL]:
             near_duplicates = {holdout.ALL: sum(near_duplicates.values())}
@@ -256,25 +241,22 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         write_suite(
             suite, corpus.name, [(name, holdout.FAMILY) for name in names], dict(zip(names, quirks, strict=True))
         )
-        if corpus.recipe >= FIRST_RECIPE_WITHOUT_ANSWERS:
-            # the extension above makes training documents relevant to held-out queries
-            answers = [holdout.select_relevant(collection) for collection in searched]
+        # the extension above makes training documents relevant to held-out queries
+        answers = [holdout.select_relevant(collection) for collection in searched]
 
     # Training drops near forms, while the collections above merge exact texts only: both err on the safe side.
-    form = normalise if is_old else normalize_loosely
+    form = normalize_loosely
     iter_rows = partial(holdout.training_rows, pairs, collections, corpus.held_out_domains, form=form)
     num_answers, keeps_answers = 0, False
     if answers:
         num_answers, keeps_answers = holdout.count_answers(iter_rows(Counter()), answers, form)
     iter_training_rows = partial(iter_rows, answers=answers, keeps_answers=keeps_answers)
     rows = iter_training_rows(counts)
-    if corpus.recipe >= FIRST_RECIPE_WITH_SET_APART:
-        # The rows are read twice more, each time from disk, because they may not fit into memory.
-        set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()))
-        if set_apart:
-            write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
-            from_negatives = corpus.recipe >= FIRST_RECIPE_WITHOUT_OWN_TEXTS
-            rows = holdout.drop_set_apart(rows, set_apart, counts, from_negatives=from_negatives)
+    # The rows are read twice more, each time from disk, because they may not fit into memory.
+    set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()))
+    if set_apart:
+        write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
+        rows = holdout.drop_set_apart(rows, set_apart, counts)
     num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
     report = {
         "import": corpus.found.to_json(),
@@ -358,8 +340,8 @@ def _read_collections(source: Path, evaluate_on: Path | None, hold_out: Sequence
 
 def _compute_digest(files: Sequence[Path], held_out_domains: Sequence[str], recipe: int) -> str:
     """Return a digest of the files, the held-out domains and the recipe."""
-    # Old corpora keep their digest, which is part of the ids of their runs.
-    settings = sorted(held_out_domains) if recipe == OLDEST_RECIPE else [recipe, *sorted(held_out_domains)]
+    # Evaluation sets keep the digest of the first versions, which is part of the ids of runs.
+    settings = [] if recipe == EVALUATION_RECIPE else [recipe, *sorted(held_out_domains)]
     digest = hashlib.sha256(json.dumps(settings).encode())
     for path in files:
         digest.update(bytes.fromhex(hash_file(path)))

@@ -49,7 +49,7 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
     A further call resumes an interrupted download. `base` is the address of BEIR's archives.
     """
     folder = get_copy_folder(name)
-    if (folder / CHECKSUMS).is_file():
+    if (folder / CHECKSUMS).is_file() and _list_files(folder):
         read_checksums(folder, name)
         # The marker remains if the process was killed after it wrote the checksums and before it removed the marker.
         (folder / FETCHING).unlink(missing_ok=True)
@@ -59,7 +59,9 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
         revision = _fetch_from_hub(name, folder)
     else:
         revision = f"md5 {BENCHMARKS[name].md5}"
-        if not folder.is_dir():
+        if not _list_files(folder):
+            # without files of the collection, it is no copy that someone made
+            shutil.rmtree(folder, ignore_errors=True)
             _fetch_archive(name, folder, base)
     # The checksums mark the copy as complete, so the marker goes only after them.
     write_checksums(folder, name, revision)
