@@ -12,8 +12,9 @@ from repro.batches.surrogate import Surrogate, check_vectors, load_surrogate
 from repro.data.prompts import with_prompt
 from repro.spec import Run
 
-ENCODER_PROMPTS = {"nomic-ai/nomic-embed-text-v1": "task"}
-"""Fixed encoders that need prompts, and their row of the prompt table. All others receive the text alone."""
+ENCODER_PROMPTS = {"nomic-embed-text-v1": "task"}
+"""Fixed encoders that need prompts, without owner or digest, and their row of the prompt table. All others receive the
+text alone."""
 WIDTHS = {"minilm-words": 128, "minilm": 384}
 """Dimensions of the surrogates that come from wheels."""
 DEFAULT_WIDTH = 768
@@ -30,7 +31,9 @@ class FixedEncoder:
     @property
     def prompts(self) -> str:
         """Row of the prompt table, "none" for most encoders."""
-        return ENCODER_PROMPTS.get(self.name, "none")
+        # OWNER/NAME on the hub, NAME@DIGEST from a folder
+        name = self.name.partition("@")[0].rpartition("/")[2]
+        return ENCODER_PROMPTS.get(name, "none")
 
     @property
     def width(self) -> int:

@@ -5,7 +5,7 @@ For query q with positive d and another document d′ of the batch, in this orde
 2. If d′ is one of q's own hard negatives, the surrogate does not mask it.
 3. If another training pair has the text of q and the document d′, then d′ is a known positive. It is masked, even as a
    hard negative.
-4. If the surrogate f gives f(q, d′) ≥ f(q, d) + margin, then d′ belongs to S(q, d) and is masked.
+4. If the surrogate f gives f(q, d′) ≥ f(q, d) + margin, up to rounding, then d′ belongs to S(q, d) and is masked.
 The positive itself is never masked.
 
 Known positives are not in the paper. The filter of eq. 4 is a heuristic that may miss them, whereas the pairs are
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     import torch
 
 Array = TypeVar("Array", np.ndarray, "torch.Tensor")
+ROUNDING = 1e-6
+"""Relative tolerance for the score of two vectors, because float32 sums depend on their order. Without it, whether a
+document with the vector of the positive is masked would depend on the processor and the number of threads.
+"""
 QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_several.npy"
 
 
@@ -43,8 +47,10 @@ def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
 
     Texts that differ only in case, white space or Unicode form (composed or decomposed accents) share a key.
     """
-    composed = (text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts)
-    normalised = (" ".join(text.casefold().split()).encode() for text in composed)
+    # NFC comes last, because case folding may decompose a letter
+    folded = (text.casefold() for text in texts)
+    composed = (text if text.isascii() else unicodedata.normalize("NFC", text) for text in folded)
+    normalised = (" ".join(text.split()).encode() for text in composed)
     # Not Python's `hash`, which differs from process to process. Keys are stored and compared across runs.
     digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in normalised)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)
@@ -88,7 +94,7 @@ def mask_false_negatives(
     masked_BM: np.ndarray = content_keys_M == content_keys_M[:num_pairs, None]
     if scores_BM is not None:
         # rule 4 (eq. 4), without a pair's own hard negatives (rule 2)
-        is_near_BM = (scores_BM >= np.diagonal(scores_BM)[:, None] + margin) & _has_scores(scores_BM)
+        is_near_BM = (scores_BM >= np.diagonal(scores_BM)[:, None] + margin - ROUNDING) & _has_scores(scores_BM)
         # the pair of each hard negative, and a negative number for the columns of positives
         owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)
         masked_BM |= is_near_BM & (owner_M != np.arange(num_pairs)[:, None])
@@ -154,7 +160,9 @@ def mask_directions(
         # disables the row of such a pair.
         has_vector_B = np.asarray(queries_BD.any(axis=1))
         has_vector_M = np.asarray(documents_MD.any(axis=1))
-        threshold_B = np.where(has_vector_B & has_vector_M[:num_pairs], np.diagonal(scores_BM) + margin, np.inf)
+        threshold_B = np.where(
+            has_vector_B & has_vector_M[:num_pairs], np.diagonal(scores_BM) + margin - ROUNDING, np.inf
+        )
         threshold_B1 = threshold_B[:, None]
         to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & has_vector_B)
         # Row q of the transposed scores compares the document of pair q with all queries.
@@ -239,9 +247,10 @@ class KnownPositives:
         )
 
     def find_in_batch(self, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
-        """Return which documents are known positives of each pair's query, bool (B, M), its own document included.
+        """Return which documents are known positives of each pair's query, bool (B, M).
 
-        A document with the text of the query is one, too: no other document can be nearer to the query.
+        Its own document is included if the query has several. A document with the text of the query is one, too: no
+        other document can be nearer to the query.
         """
         keys_B = np.asarray(self.query_keys_N[pairs_B])
         known_BM: np.ndarray = keys_B[:, None] == document_keys_M

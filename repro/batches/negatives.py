@@ -20,17 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.batches.mask import KnownPositives
+from repro.batches.mask import ROUNDING, KnownPositives
 from repro.data.pairs import Pairs, Row, write_pairs
 from repro.seeds import make_rng
 from repro.storage.arrays import group_rows_by_code, iter_blocks, take_rows
 
 ROWS_PER_CHUNK = 512
 PAIRS_PER_READ = 8_192
-ROUNDING = 1e-6
-"""Relative tolerance for the score of two vectors, because float32 sums depend on their order. It scales with both
-vector lengths.
-"""
 GROUPS_PER_NEGATIVE = 16
 """Column groups per hard negative. With more groups, fewer keys but more group minima are sorted."""
 

@@ -43,7 +43,6 @@ class Domains:
 
     rows_N: np.ndarray
     starts: np.ndarray
-    codes: np.ndarray
 
     def select_rows(self, domain: int, *, batch_size: int, epoch: int) -> np.ndarray:
         """Return the rows of a domain that take part in this epoch. Their number is a multiple of `batch_size`.
@@ -98,7 +97,7 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
         rows_N[next_position[domains] + ranks] = rows
         next_position += counts
     release_pages(rows_N)
-    return Domains(rows_N, starts, codes)
+    return Domains(rows_N, starts)
 
 
 def pack_epoch(
@@ -120,7 +119,7 @@ def pack_epoch(
     num_batches = int((np.diff(domains.starts) // batch_size).sum())
     rows_EB = allocate_array((num_batches, batch_size), domains.rows_N.dtype.str, folder)
     start = 0
-    for domain in range(len(domains.codes)):
+    for domain in range(len(domains.starts) - 1):
         rows = domains.select_rows(domain, batch_size=batch_size, epoch=epoch)
         stop = start + len(rows) // batch_size
         # cut the ordered rows every `batch_size` rows, across the borders of clusters
@@ -161,7 +160,7 @@ def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray
 
 def _renumber_codes(codes_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return `np.unique(codes_n, return_inverse=True)`. If the codes lie close together, this needs no sort."""
-    minimum, maximum = int(codes_n.min(initial=0)), int(codes_n.max(initial=0))
+    minimum, maximum = (int(codes_n.min()), int(codes_n.max())) if len(codes_n) else (0, 0)
     # Below this range, a table with one entry per possible code is smaller and faster than a sort.
     if maximum - minimum > 4 * len(codes_n) + 2**16:
         return np.unique(codes_n, return_inverse=True)

@@ -7,13 +7,18 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from repro.data.tokens import iter_token_batches
 from repro.spec.start import FROM_WHEELS
 from repro.storage.paths import check_model_name
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_TOKENS = 4
@@ -38,12 +43,14 @@ class SentenceEncoder:
                 f"machine or can be fetched ({type(error).__name__})"
             ) from error
         self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
+        self._max_tokens = _find_token_limit(self._model)
         self._is_narrow = self._model.device.type == "cuda"
         if self._is_narrow:
             self._model.bfloat16()
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D)."""
+        max_tokens = min(max_tokens, self._max_tokens)
         self._model.max_seq_length = max_tokens
         if self._is_narrow:
             return self._embed_narrow(texts, max_tokens)
@@ -63,3 +70,11 @@ class SentenceEncoder:
             vectors = self._model.encode(batch, batch_size=len(batch), convert_to_tensor=True, show_progress_bar=False)
             vectors_ND[rows] = vectors.float().cpu().numpy()
         return vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+
+
+def _find_token_limit(model: SentenceTransformer) -> int:
+    """Return the largest number of tokens that an encoder can read. An unknown limit is a very large number."""
+    first: Any = model[0]
+    num_positions = getattr(first.auto_model.config, "max_position_embeddings", None)
+    limits = (num_positions, getattr(model.tokenizer, "model_max_length", None))
+    return min((limit for limit in limits if limit), default=sys.maxsize)

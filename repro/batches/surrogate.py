@@ -40,6 +40,8 @@ TEXTS_PER_SPAN = 65_536
 with the length of its last one.
 """
 CPU_TOKENS_PER_BATCH = 4096
+MINILM_POSITIONS = 512
+"""Number of tokens that MiniLM can read."""
 NUM_SPECIAL_WORDS = 999
 FIRST_RANKED_WORD = 1996
 """Layout of MiniLM's vocabulary: special and unused words, then characters, then words by falling frequency."""
@@ -245,7 +247,7 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D). A text with only unknown tokens has a zero vector."""
-        tokens = tokenize(texts, self._tokenizer, max_tokens)
+        tokens = tokenize(texts, self._tokenizer, min(max_tokens, MINILM_POSITIONS))
         budget = GPU_TOKENS_PER_BATCH if self._device.type == "cuda" else CPU_TOKENS_PER_BATCH
         vectors_ND = np.empty((len(texts), self.num_dimensions), dtype=np.float32)
         num_done = 0

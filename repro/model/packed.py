@@ -173,14 +173,14 @@ def compute_packed_states(
         states_RD, first_projections = _prepend_projected_prefix(
             model, kind, packing, prefix_NPD[0], positions_L, projections
         )
+        angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
     else:
         packing = Packing.build(texts, 0 if prefix_NPD is None else prefix_NPD.shape[1], first_counts)
         rows_TD = _embed_words(model, packing, texts)
         if prefix_NPD is not None:
             rows_TD = packing.prepend_prefix(prefix_NPD, rows_TD)
-        states_RD, _ = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))
+        states_RD, angles_R2E = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))
         first_projections = None
-    angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
     states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first_projections)
     # Back to (N, S): each row goes to the position of its token, and padding stays zero.
     indices_T = packing.token_indices_T

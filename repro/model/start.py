@@ -104,7 +104,8 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
         raise ValueError(
             f"start={start!r} is a {pretrained.model_type} model: set backbone={kind!r} instead of {config.backbone!r}"
         )
-    for name in ("num_layers", "num_first_stage_layers"):
+    is_contextual = config.architecture == "contextual"
+    for name in ("num_layers", "num_first_stage_layers") if is_contextual else ("num_layers",):
         if getattr(config, name) > pretrained.num_hidden_layers:
             raise ValueError(
                 f"{name}={getattr(config, name)}: start={start!r} has {pretrained.num_hidden_layers} layers"

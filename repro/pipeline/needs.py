@@ -27,8 +27,7 @@ def list_evaluation_kinds(run: Run) -> list[str]:
 
 def list_pair_kinds(run: Run) -> list[str]:
     """Return the kinds of stages of a run's training pairs, in the order of building."""
-    trains = run.architecture in TRAINED
-    embeds = needs_surrogate(run)
+    trains, embeds = run.architecture in TRAINED, needs_surrogate(run)
     conditions = {
         "selection": MEASURES[run.measure].reads_pairs,
         "tokens": trains,
@@ -37,14 +36,19 @@ def list_pair_kinds(run: Run) -> list[str]:
         "embeddings": embeds,
         "filter_embeddings": embeds and run.filter == "surrogate",
         "clusters": embeds and run.sampler == "cluster",
-        "negatives": trains and run.num_hard_negatives > 0,
+        "negatives": has_hard_negatives(run),
     }
     return [kind for kind, is_needed in conditions.items() if is_needed]
 
 
+def has_hard_negatives(run: Run) -> bool:
+    """Return whether a run draws batches with hard negatives, to train on them or to measure them."""
+    return (run.architecture in TRAINED or run.measure == "batches") and run.num_hard_negatives > 0
+
+
 def uses_given_negatives(run: Run) -> bool:
-    """Return whether a run trains on the hard negatives that were given with its pairs."""
-    return run.architecture in TRAINED and run.num_hard_negatives > 0 and run.mined_negatives == "given"
+    """Return whether the batches of a run have the hard negatives that were given with its pairs."""
+    return has_hard_negatives(run) and run.mined_negatives == "given"
 
 
 def reads_pairs(run: Run) -> bool:

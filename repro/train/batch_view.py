@@ -100,6 +100,7 @@ class BatchViewer:
         masked_BM = masked = mask_false_negatives(keys_M, filter_scores_BM, **options)
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
+            self.inputs.pairs.release_pages()
             masked = mask_directions(query_keys_B, keys_M, masked_BM, filter_vectors, **options)
         release_pages(self.inputs.document_keys)
         return BatchView(pairs_B, rows_M, keys_M, scores_BM, masked_BM, masked, known_BM, filter_scores_BM)

@@ -138,13 +138,13 @@ def reduce_gradients(parameters: Iterable[nn.Parameter], num_batches: int = 1) -
     """Sum the gradients over processes and divide by the number of batches. Weights without a gradient get zeros."""
     weights = [weight for weight in parameters if weight.requires_grad]
     # All processes must reduce vectors of the same length.
-    for weight in weights:
-        if weight.grad is None:
-            weight.grad = torch.zeros_like(weight)
+    gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.grad = gradient
     if not _is_distributed() and num_batches == 1:
         return
     # One flat vector needs one all-reduce.
-    flat = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
     if _is_distributed():
         dist.all_reduce(flat)
     flat /= num_batches

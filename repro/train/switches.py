@@ -3,7 +3,7 @@
     REPRO_SWITCHES="compile checkpoint" repro run table1 --scale small
 
 - `autocast` computes the stages in bfloat16. Default: on, effective only on a GPU.
-- `fused` runs AdamW in one kernel. Default: on, effective only on a GPU.
+- `fused` runs AdamW in one kernel. Default: on.
 - `compile` applies torch.compile to the backbone. Default: off.
 - `checkpoint` recomputes layers in backward. It needs less memory and a third more time. Default: off.
 

@@ -321,10 +321,17 @@ def make_model_config(run: Run) -> ModelConfig:
 
 
 def make_base_config(run: Run) -> ModelConfig:
-    """Return the model config from the run's own fields. This reads no file."""
+    """Return the model config from the run's own fields. This reads no file.
+
+    Raises ValueError if the heads of the attention do not divide the width evenly.
+    """
     head_size = LARGE_HEAD_SIZE if run.hidden_size >= 512 else SMALL_HEAD_SIZE
+    num_heads = max(1, run.hidden_size // head_size)
+    # a head has an even width, because the rotary embedding turns pairs of dimensions
+    if run.start in ("random", "words") and run.hidden_size % (2 * num_heads):
+        raise ValueError(f"hidden_size={run.hidden_size}: use a multiple of {head_size}, the width of a head")
     return ModelConfig(
-        num_heads=max(1, run.hidden_size // head_size),
+        num_heads=num_heads,
         intermediate_size=4 * run.hidden_size,
         **_copy_fields(run, ModelConfig),
     )

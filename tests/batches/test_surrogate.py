@@ -10,6 +10,7 @@ import torch
 
 from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
+from repro.batches.fixed_encoder import FixedEncoder
 from repro.batches.surrogate import MiniLM, embed_texts, load_surrogate
 from repro.data.tokens import get_minilm_folder
 from tests.model.test_pretrained_start import write_encoder
@@ -56,6 +57,20 @@ def test_minilm_is_that_of_sentence_transformers(minilm: MiniLM, monkeypatch: py
     reference.max_seq_length = 32
     expected = reference.encode(TEXTS, normalize_embeddings=True)
     np.testing.assert_allclose(minilm.embed(TEXTS, 32), expected, atol=2e-3 if minilm._device.type == "cuda" else 2e-6)
+
+
+def test_long_texts_are_cut_at_the_encoders_limit(minilm: MiniLM) -> None:
+    """A run may train on longer texts than its surrogate can read."""
+    text = ["pump " * 1000]
+    for encoder in (minilm, load_surrogate(str(get_minilm_folder()))):
+        np.testing.assert_array_equal(encoder.embed(text, 600), encoder.embed(text, 512))
+
+
+@pytest.mark.parametrize("name", ["nomic-ai/nomic-embed-text-v1", "nomic-embed-text-v1@0123456789ab"])
+def test_paper_filter_has_prompts(name: str) -> None:
+    """From the hub and from a folder."""
+    assert FixedEncoder(name, 40).prompts == "task"
+    assert FixedEncoder("minilm", 40).prompts == "none"
 
 
 def test_local_folder_is_a_surrogate(minilm: MiniLM) -> None:

@@ -25,7 +25,7 @@ from repro.records.lookup import read_runs
 from repro.spec import base, grid
 from repro.spec.axes import expand
 from repro.spec.identity import run_id
-from repro.train.trainer import trained_model
+from repro.train.trainer import make_model_config, trained_model
 from tests.commands import get_exit_code, ignore
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *"abcdefghijklmnopqrstuvwxyz"]
@@ -234,3 +234,11 @@ def test_plan_refuses_misfits(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ValueError, match=f"^{field}="):
         check_encoders([run])
     assert not find_misfits([base("smoke", start="minilm")])
+
+
+def test_biencoder_has_no_first_stage() -> None:
+    """Layers of a stage that it lacks do not matter. A contextual model is refused."""
+    changes = {"start": "minilm", "num_first_stage_layers": 12}
+    assert make_model_config(base("smoke", architecture="biencoder", **changes)).num_layers == 6
+    with pytest.raises(ValueError, match="num_first_stage_layers=12"):
+        make_model_config(base("smoke", architecture="contextual", **changes))

@@ -173,7 +173,7 @@ def test_new_recipe_rebuilds_dependents(kind: str, known_positives: str, monkeyp
 @pytest.mark.parametrize("prompts", [("", ""), ("search_query: ", "search_document: ")])
 def test_paper_filter_sees_prompts(prompts: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if prompts[0]:
-        monkeypatch.setattr(fixed_encoder, "ENCODER_PROMPTS", {str(folder): "task"})
+        monkeypatch.setattr(fixed_encoder, "ENCODER_PROMPTS", {folder.name: "task"})
     run = replace(RUN, filter_model=str(folder))
     graph = StageGraph(run)
     graph.filter_embeddings.build()

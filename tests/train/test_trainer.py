@@ -125,6 +125,12 @@ def test_training_reports_in_time(seconds: float, num_steps: int) -> None:
     assert np.diff(times).max() <= 10.0 or seconds * num_steps / 4 <= 10.0
 
 
+@pytest.mark.parametrize("hidden_size", [33, 100, 300])
+def test_width_without_even_heads_is_refused(hidden_size: int) -> None:
+    with pytest.raises(ValueError, match=f"hidden_size={hidden_size}: use a multiple of 32"):
+        check_model(base("smoke", hidden_size=hidden_size))
+
+
 @pytest.mark.parametrize("start", ["random", "words"])
 def test_starts_may_use_minilm_tokens(start: str) -> None:
     run = base("smoke", start=start)
