@@ -15,7 +15,7 @@ from repro.spec.registry import experiments, get_declared_notes
 from repro.spec.scales import ORDER
 from repro.text import ABSENT
 
-HEADER = ("artefact", "content", "status", "differs from the paper", "claims")
+HEADER = ("artefact", "content", "status", "differs from the paper at small and large", "claims")
 
 
 def make_coverage_table() -> str:
