@@ -29,11 +29,7 @@ def ignore_small(delta: float, note: str) -> dict[str, Any]:
     return {"delta": delta, "because": f"{BEYOND_CHANCE}; {note}"}
 
 
-HALF_A_POINT_IS_SMALL = ignore_small(HALF_A_POINT, "effects within half a point are small")
 BELOW_PAPERS_GAINS = ignore_small(HALF_A_POINT, BELOW_SMALLEST_GAIN)
-SMALLEST_GAIN_OF_TABLE1 = ignore_small(
-    HALF_A_POINT, "effects within half a point, the smallest gain of Table 1, are small"
-)
 A_POINT_IS_SMALL = ignore_small(0.01, "effects within one point are small")
 WHAT_A_READER_NOTICES = "half a point: what a reader would call an effect"
 

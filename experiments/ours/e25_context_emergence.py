@@ -12,9 +12,9 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import BATCHES, BOTH, FAMILIES, FAMILY_COLUMNS, OWN_SCALES, get_contextual_sizes, seeds_at
 from experiments.shared import (
+    BELOW_PAPERS_GAINS,
     BEYOND_CHANCE,
     BY_PART,
-    HALF_A_POINT_IS_SMALL,
     NDCG,
     SCORE,
     WHAT_A_READER_NOTICES,
@@ -268,26 +268,26 @@ CLAIMS = (
         "E.e",
         "on real text, the paper's architecture scores higher with in-corpus than with out-of-corpus context",
         pairs=[(under("", PAPERS, END), under("wrong", PAPERS, END))],
-        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB,
+        **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB,
     ),
     Claim.interaction(
         "E.f",
         "the gain of the paper's architecture from in-corpus over out-of-corpus context grows with training",
         of=(under("", PAPERS, END), under("wrong", PAPERS, END)),
         above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
-        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB,
+        **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.g",
         "the paper's architecture scores higher with in-corpus context than with none",
         pairs=[(under("", PAPERS, END), under("null", PAPERS, END))],
-        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
+        **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "E.h",
         "the paper's architecture beats a biencoder at the same budget",
         pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
-        **HALF_A_POINT_IS_SMALL | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
+        **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "EL.a",
@@ -301,14 +301,14 @@ CLAIMS = (
         "EL.b",
         "after six times the steps, the paper's architecture beats a biencoder at the same budget",
         pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
-        **HALF_A_POINT_IS_SMALL | COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
+        **BELOW_PAPERS_GAINS | COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.interaction(
         "EL.c",
         "after six times the steps, the paper's architecture gains more from in-corpus over out-of-corpus context",
         of=(under("", PAPERS, LONG), under("wrong", PAPERS, LONG)),
         above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
-        **HALF_A_POINT_IS_SMALL | COMMON_LONG | fresh.FIRST_SEEDS,
+        **BELOW_PAPERS_GAINS | COMMON_LONG | fresh.FIRST_SEEDS,
     ),
 )
 
