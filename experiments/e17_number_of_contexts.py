@@ -150,7 +150,7 @@ CLAIMS = (
         "F16.c",
         "the documents of a context matter: a full in-corpus context is better than a full out-of-corpus one",
         pairs=[(term(NDCG, **AS_TRAINED), term(under("wrong"), **AS_TRAINED))],
-        source="our reading of Figure 16",
+        source="our question: our reading of Figure 16",
         **ignore_small(HALF_A_POINT, "a context-blind model shows none, or less than half a point"),
         # at lab E.e judges the same models
         scales=("desk", "small", "large"),

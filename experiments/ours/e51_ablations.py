@@ -74,7 +74,7 @@ CLAIMS = (
         "AB.a",
         "with sequence dropout 0 and 0.5, a model scores within half a point of 0.005 under in-corpus context",
         ("no sequence dropout", "sequence dropout 0.5"),
-        "§5 (0.005, not varied there)",
+        "our question: §5 sets 0.005 and does not vary it",
     ),
     Claim.interaction(
         "AB.b",
