@@ -377,7 +377,7 @@ WHERE = (
         "gain of the architecture on each family (the paper: more in a specific domain such as finance or medicine)",
         pairs=[gain(ARCHITECTURE, family) for family in FAMILIES],
         source="§1",
-        because="services is a training source, the other families are not",
+        because="services and packages are training sources, the other families are not",
         scales=OWN_SCALES,
         descriptive=FAMILY_NOTE,
         version=2,

@@ -10,9 +10,9 @@ from experiments.fresh import RESTATED
 from experiments.shared import SCORE_LINES
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
-# Requirements, found on the planted corpus's validation domains (see REPRODUCING.md): heads that pass pooled states
-# at the start, and a first stage that learns so slowly that its vectors stay distinct. With one learning rate for
-# both stages, the context vectors become identical within 200 steps.
+# Requirements, found on the planted corpus's validation domains: heads that pass pooled states at the start, and a
+# first stage that learns so slowly that its vectors stay distinct. With one learning rate for both stages, the context
+# vectors become identical within 200 steps.
 PLANTED = {
     "corpus": "planted",
     "num_pairs": None,

@@ -42,7 +42,7 @@ TABLE = Table(
     name="table1_unfiltered",
     caption=(
         "Table 1 without the false-negative filter: plain batches of one source and contextual batches (clusters within "
-        "a source), with a biencoder and with the contextual architecture. The context-blind model is the same "
+        "a domain), with a biencoder and with the contextual architecture. The context-blind model is the same "
         "architecture, trained without any document. The paper's contextual batches are filtered by a strong encoder."
     ),
     columns=(
