@@ -19,16 +19,16 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale
 
 # As in the paper, clusters are made within a whole source (§5), so they may be larger than a fine domain. The largest
 # source of desk has 47,616 pairs, so its largest clusters are whole sources.
-BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 24), "desk": (128, 256, 512, 1024), "lab": (32, 128, 512)}
-BATCHES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
-CLUSTERS: dict[str, tuple[int, ...]] = {
+BATCH_SIZES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 24), "desk": (128, 256, 512, 1024), "lab": (32, 128, 512)}
+BATCH_SIZES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
+CLUSTER_SIZES: dict[str, tuple[int, ...]] = {
     "smoke": (8, 16, 40),
     "desk": (64, 256, 1024, 4096, 16384, 47616),
     "lab": (64, 1024, 32768),
 }
 # Four-fold steps from 64 to 4194304. The paper prints 2097152 as well (§5).
-PAPER_CLUSTERS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 2097152, 4194304)
-CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
+PAPER_CLUSTER_SIZES = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 2097152, 4194304)
+CLUSTER_SIZES |= dict.fromkeys(("small", "large"), PAPER_CLUSTER_SIZES)
 # per training run, so larger batches mean fewer steps
 NUM_TRAINING_PAIRS = {"smoke": 192, "desk": 61440, "lab": 131072}
 FEWER_PAIRS = NUM_TRAINING_PAIRS | {"desk": 15360}
@@ -49,23 +49,24 @@ OWN_CONTEXT = {"test_contexts": "own"}
 CDE, CDE_UNFILTERED = CONTEXTUAL | FILTERED | OWN_CONTEXT, CONTEXTUAL | UNFILTERED | OWN_CONTEXT
 BLIND = CDE | fresh.CONTEXT_BLIND
 
-SMALL, LARGE = ({"cluster_size": get_size_at(CLUSTERS, index)} for index in (0, -1))
-FEW, MANY = ({"batch_size": get_size_at(BATCHES, index)} for index in (0, -1))
+SMALL, LARGE = ({"cluster_size": get_size_at(CLUSTER_SIZES, index)} for index in (0, -1))
+FEW, MANY = ({"batch_size": get_size_at(BATCH_SIZES, index)} for index in (0, -1))
 # Batches of 32 (at lab) are below the range that figure 13 calls best, and below all of the paper's. Claims on batch
 # sizes therefore compare sizes of at least 100.
 SMALLEST_BATCH_IN_RANGE = {
-    scale: next((size for size in each if size > 100), each[1]) for scale, each in BATCHES.items()
+    scale: next((size for size in each if size > 100), each[1]) for scale, each in BATCH_SIZES.items()
 }
 SMALLEST = {"batch_size": by_scale(SMALLEST_BATCH_IN_RANGE)}
-BATCHES_IN_RANGE = {
-    scale: tuple(size for size in BATCHES[scale] if size >= least) for scale, least in SMALLEST_BATCH_IN_RANGE.items()
+BATCH_SIZES_IN_RANGE = {
+    scale: tuple(size for size in BATCH_SIZES[scale] if size >= least)
+    for scale, least in SMALLEST_BATCH_IN_RANGE.items()
 }
-CONTEXTUAL_BATCHES = BATCHES | {"desk": (128, 256, 512)}
-CONTEXTUAL_BATCHES_IN_RANGE = BATCHES_IN_RANGE | {"desk": (128, 256, 512)}
+CONTEXTUAL_BATCH_SIZES = BATCH_SIZES | {"desk": (128, 256, 512)}
+CONTEXTUAL_BATCH_SIZES_IN_RANGE = BATCH_SIZES_IN_RANGE | {"desk": (128, 256, 512)}
 IN_RANGE, CONTEXTUAL_IN_RANGE = (
-    {"batch_size": by_scale(sizes)} for sizes in (BATCHES_IN_RANGE, CONTEXTUAL_BATCHES_IN_RANGE)
+    {"batch_size": by_scale(sizes)} for sizes in (BATCH_SIZES_IN_RANGE, CONTEXTUAL_BATCH_SIZES_IN_RANGE)
 )
-ALL_CLUSTER_SIZES = {"cluster_size": by_scale(CLUSTERS)}
+ALL_CLUSTER_SIZES = {"cluster_size": by_scale(CLUSTER_SIZES)}
 """The cluster sizes of every series."""
 EQUAL_STEPS_SIZE, BLIND_SIZE = ({"cluster_size": by_scale(sizes)} for sizes in (EQUAL_STEPS_CLUSTER, BLIND_CLUSTER))
 
@@ -105,8 +106,8 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     At desk, contextual models have the filter only, and no batches of 1024.
     """
-    clusters, contextual_batches = CLUSTERS[scale], CONTEXTUAL_BATCHES[scale]
-    rows = [(PLAIN, BATCHES[scale], clusters), (PLAIN_UNFILTERED, BATCHES[scale], clusters)]
+    clusters, contextual_batches = CLUSTER_SIZES[scale], CONTEXTUAL_BATCH_SIZES[scale]
+    rows = [(PLAIN, BATCH_SIZES[scale], clusters), (PLAIN_UNFILTERED, BATCH_SIZES[scale], clusters)]
     rows += [(CDE, contextual_batches, clusters)]
     if scale in UNFILTERED_CONTEXTUAL:
         rows += [(CDE_UNFILTERED, contextual_batches, clusters)]
@@ -119,7 +120,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         if scale in EQUAL_STEPS:
             fields = PLAIN | OWN_CONTEXT | get_budget(EQUAL_STEPS[scale])
             fields |= {"cluster_size": EQUAL_STEPS_CLUSTER[scale], "seed": seed}
-            all_runs += grid(base(scale, **fields), batch_size=BATCHES[scale])
+            all_runs += grid(base(scale, **fields), batch_size=BATCH_SIZES[scale])
     return all_runs
 
 
@@ -266,7 +267,9 @@ def list_pairs(better: dict[str, Any], worse: dict[str, Any], *cells: dict[str, 
     return [(term(NDCG, **better | cell), term(NDCG, **worse | cell)) for cell in cells]
 
 
-def gain_of_small_clusters(row: dict[str, Any], clusters: dict[str, tuple[int, ...]] = CLUSTERS) -> tuple[Term, Term]:
+def gain_of_small_clusters(
+    row: dict[str, Any], clusters: dict[str, tuple[int, ...]] = CLUSTER_SIZES
+) -> tuple[Term, Term]:
     """Return a row at the smallest and at the largest cluster size."""
     smallest, largest = (term(NDCG, **row | {"cluster_size": get_size_at(clusters, index)}) for index in (0, -1))
     return smallest, largest
@@ -274,7 +277,9 @@ def gain_of_small_clusters(row: dict[str, Any], clusters: dict[str, tuple[int, .
 
 def claim_small_gain(id: str, says: str, source: str, adverb: str, of: dict[str, Any], **options: Any) -> Claim:
     """Claim that the largest batches gain only little over the smallest of the paper's range. `adverb` is the paper's."""
-    largest = {"batch_size": get_size_at(CONTEXTUAL_BATCHES if of["architecture"] == "contextual" else BATCHES, -1)}
+    largest = {
+        "batch_size": get_size_at(CONTEXTUAL_BATCH_SIZES if of["architecture"] == "contextual" else BATCH_SIZES, -1)
+    }
     pairs = list_pairs(of | SMALLEST, of | largest, ALL_CLUSTER_SIZES)
     because = f"'{adverb}' {POINT_REASON}; {RANGE_NOTE}"
     return Claim.order(id, says, pairs=pairs, margin=-ONE_POINT, source=source, because=because, **options)

@@ -4,8 +4,7 @@ from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, get_contextual_sizes, seeds_at
-from experiments.e04_batch_by_cluster import BATCHES as GRID_BATCHES
-from experiments.e04_batch_by_cluster import PAPER_CLUSTERS
+from experiments.e04_batch_by_cluster import BATCH_SIZES, PAPER_CLUSTER_SIZES
 from experiments.e05_epochs import PAPERS, PRETRAINING
 from experiments.shared import HALF_A_POINT, NDCG, SCORE, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
@@ -13,10 +12,10 @@ from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid
 CORPUS = {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"} | dict.fromkeys(PAPERS, "nomic-supervised")
 NUMBERS: dict[str, tuple[int, ...]] = {"smoke": (0, 1, 3)}
 NUMBERS |= dict.fromkeys(("desk", "lab", "small", "large"), (0, 1, 3, 7, 15))
-CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40)}
-CLUSTERS |= dict.fromkeys(("desk", "lab"), (64, 128, 256, 512, 1024, 4096))
+CLUSTER_SIZES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40)}
+CLUSTER_SIZES |= dict.fromkeys(("desk", "lab"), (64, 128, 256, 512, 1024, 4096))
 # The paper's supervised data are 1.8 M pairs (§5). None of its sources exceeds half a million.
-CLUSTERS |= dict.fromkeys(("small", "large"), tuple(size for size in PAPER_CLUSTERS if size <= 262_144))
+CLUSTER_SIZES |= dict.fromkeys(("small", "large"), tuple(size for size in PAPER_CLUSTER_SIZES if size <= 262_144))
 LENGTH: dict[str, dict[str, Any]] = {
     "smoke": {"num_steps": 6, "num_warmup_steps": 1},
     "desk": {"num_steps": 30, "num_warmup_steps": 3},
@@ -37,10 +36,10 @@ def by_cluster(scale: str) -> tuple[Run, ...]:
 
     For each seed, all of them start from Table 1's first phase, whatever the clusters of the second.
     """
-    axes: dict[str, Any] = {"num_hard_negatives": 1, "domain_column": "source", "cluster_size": CLUSTERS[scale]}
+    axes: dict[str, Any] = {"num_hard_negatives": 1, "domain_column": "source", "cluster_size": CLUSTER_SIZES[scale]}
     axes |= {"pretraining_cluster_size": CLUSTER[scale]}
     if scale in PAPERS:
-        axes |= {"batch_size": GRID_BATCHES[scale], "pretraining_batch_size": CONTEXTUAL_BATCH[scale]}
+        axes |= {"batch_size": BATCH_SIZES[scale], "pretraining_batch_size": CONTEXTUAL_BATCH[scale]}
     return grid(make_second_phase(scale), **axes, seed=fresh.BY_CLUSTER if scale == "desk" else seeds_at(scale))
 
 
@@ -74,7 +73,7 @@ ONE_NEGATIVE = {
     "mined_negatives": "below",
     "domain_column": "source",
 }
-EASIEST, HARDEST = ({"cluster_size": get_size_at(CLUSTERS, index)} for index in (-1, 0))
+EASIEST, HARDEST = ({"cluster_size": get_size_at(CLUSTER_SIZES, index)} for index in (-1, 0))
 FIGURES = (
     Figure(
         name="figure10",

@@ -4,25 +4,29 @@ from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import seeds_at
-from experiments.e04_batch_by_cluster import CLUSTERS as GRID_CLUSTERS
+from experiments.e04_batch_by_cluster import CLUSTER_SIZES as GRID_CLUSTER_SIZES
 from experiments.e04_batch_by_cluster import FEWER_PAIRS, GRID, budget
 from experiments.shared import BEYOND_CHANCE, MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
 BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 512, "large": 512}
-CLUSTERS = GRID_CLUSTERS | {"desk": (64, 512, 4096)}
-ALL_CLUSTER_SIZES = {"cluster_size": by_scale(CLUSTERS)}
-SMALL, LARGE = ({"cluster_size": get_size_at(CLUSTERS, index)} for index in (0, -1))
+CLUSTER_SIZES = GRID_CLUSTER_SIZES | {"desk": (64, 512, 4096)}
+ALL_CLUSTER_SIZES = {"cluster_size": by_scale(CLUSTER_SIZES)}
+SMALL, LARGE = ({"cluster_size": get_size_at(CLUSTER_SIZES, index)} for index in (0, -1))
 TOUR = {"architecture": "biencoder", **GRID, "filter": "surrogate", "packing": "greedy"}
 RANDOM = TOUR | {"packing": "random"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return both orders for each cluster size, with extra seeds for the smallest at desk."""
-    sizes = {"cluster_size": CLUSTERS[scale][0], "batch_size": BATCH[scale], **budget(scale, BATCH[scale], FEWER_PAIRS)}
+    sizes = {
+        "cluster_size": CLUSTER_SIZES[scale][0],
+        "batch_size": BATCH[scale],
+        **budget(scale, BATCH[scale], FEWER_PAIRS),
+    }
     base_run = base(scale, **TOUR, **sizes, test_contexts="own")
     orders = ("greedy", "random")
-    by_size = grid(base_run, packing=orders, cluster_size=CLUSTERS[scale], seed=seeds_at(scale))
+    by_size = grid(base_run, packing=orders, cluster_size=CLUSTER_SIZES[scale], seed=seeds_at(scale))
     return by_size + (grid(base_run, packing=orders, seed=fresh.PACKING) if scale == "desk" else ())
 
 

@@ -2,23 +2,23 @@
 
 from typing import Any
 
-from experiments.e04_batch_by_cluster import PAPER_CLUSTERS
+from experiments.e04_batch_by_cluster import PAPER_CLUSTER_SIZES
 from experiments.fresh import FIRST, REPACKED, RESTATED, declare
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made within a whole source (§5), so they can be much larger than a fine domain.
-BATCHES: dict[str, tuple[int, ...]] = {
+BATCH_SIZES: dict[str, tuple[int, ...]] = {
     "smoke": (8, 16, 32),
     "desk": (32, 128, 512, 2048, 8192),
     "lab": (64, 256, 1024, 4096, 16384),
 }
-BATCHES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
-CLUSTERS: dict[str, tuple[int, ...]] = {
+BATCH_SIZES |= dict.fromkeys(("small", "large"), (256, 512, 1024, 2048, 4096))
+CLUSTER_SIZES: dict[str, tuple[int, ...]] = {
     "smoke": (8, 16, 64),
     "desk": (256, 1024, 4096, 16384),
     "lab": (256, 1024, 4096, 16384, 65536),
 }
-CLUSTERS |= dict.fromkeys(("small", "large"), PAPER_CLUSTERS)
+CLUSTER_SIZES |= dict.fromkeys(("small", "large"), PAPER_CLUSTER_SIZES)
 # Numbers of pairs to cluster, and the batch size for their comparison.
 SIZES = {"smoke": (128, 192), "desk": (32768, 65536, 131072), "lab": (32768, 65536, 131072)}
 SIZES |= dict.fromkeys(("small", "large"), (2**20, 2**24))
@@ -26,7 +26,9 @@ COMPARED_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 2
 SEEDS = (0, 1, 2)
 MEASURED = {"measure": "batches", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
 MEASURED |= {"packing": "random"}
-ALL_PAIRS = MEASURED | {"num_pairs": by_scale({scale: base(scale).num_pairs for scale in BATCHES})}  # as in training
+ALL_PAIRS = MEASURED | {
+    "num_pairs": by_scale({scale: base(scale).num_pairs for scale in BATCH_SIZES})
+}  # as in training
 DIFFICULTY = "batches/difficulty"
 LINES: dict[str, Any] = {
     "kind": "lines",
@@ -41,9 +43,9 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     Each seed is a different packing.
     """
-    base_run = base(scale, **MEASURED, cluster_size=CLUSTERS[scale][0])
+    base_run = base(scale, **MEASURED, cluster_size=CLUSTER_SIZES[scale][0])
     seeds = SEEDS + (REPACKED if scale == "desk" else ())
-    by_batch_size = grid(base_run, seed=seeds, cluster_size=CLUSTERS[scale], batch_size=BATCHES[scale])
+    by_batch_size = grid(base_run, seed=seeds, cluster_size=CLUSTER_SIZES[scale], batch_size=BATCH_SIZES[scale])
     by_num_pairs = grid(
         base_run,
         seed=seeds,
@@ -56,7 +58,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def list_fitting_sizes(scale: str) -> tuple[int, ...]:
     """Return the cluster sizes that the largest source can fill at each number of pairs."""
-    return tuple(size for size in CLUSTERS[scale] if 8 * size <= min(SIZES[scale]))
+    return tuple(size for size in CLUSTER_SIZES[scale] if 8 * size <= min(SIZES[scale]))
 
 
 FIGURE = Figure(

@@ -7,9 +7,9 @@ from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, STEPS
 from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, term
 
-BATCHES: dict[str, tuple[int, ...]] = {"smoke": (4, 8, 16)}
-BATCHES |= dict.fromkeys(("desk", "lab"), (16, 32, 64, 128))
-BATCHES |= dict.fromkeys(("small", "large"), (2048, 4096, 8192, 16384, 32768))
+BATCH_SIZES: dict[str, tuple[int, ...]] = {"smoke": (4, 8, 16)}
+BATCH_SIZES |= dict.fromkeys(("desk", "lab"), (16, 32, 64, 128))
+BATCH_SIZES |= dict.fromkeys(("small", "large"), (2048, 4096, 8192, 16384, 32768))
 PAPER_STEPS = {"num_steps": 50_000, "num_epochs": None, "num_warmup_steps": 2_500}  # GTE §3.4
 BUDGET: dict[str, dict[str, Any]] = {scale: {"num_steps": steps} for scale, steps in STEPS.items()}
 BUDGET |= dict.fromkeys(("small", "large"), PAPER_STEPS)
@@ -18,12 +18,12 @@ BUDGET |= dict.fromkeys(("small", "large"), PAPER_STEPS)
 def runs(scale: str) -> tuple[Run, ...]:
     """Return GTE's first phase at each batch size. At our scales, the largest is table 11's."""
     base_run = base(scale, **IMPROVED, **BUDGET.get(scale, {}))
-    return grid(base_run, batch_size=BATCHES[scale], seed=(*SEEDS, *(fresh.DOUBLED if scale == "desk" else ())))
+    return grid(base_run, batch_size=BATCH_SIZES[scale], seed=(*SEEDS, *(fresh.DOUBLED if scale == "desk" else ())))
 
 
 def at(index: int) -> Term:
     """Return NDCG@10 at a batch size, counted from the smallest, or from the largest if negative."""
-    return term(NDCG, **IMPROVED, batch_size=get_size_at(BATCHES, index))
+    return term(NDCG, **IMPROVED, batch_size=get_size_at(BATCH_SIZES, index))
 
 
 FIGURE = Figure(

@@ -25,8 +25,8 @@ from experiments.fresh import MET_BY_BLIND
 from experiments.shared import BELOW_PAPERS_GAINS, MEAN_OF_SEEDS, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, pick
 
-BATCHES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "mini": (128, 512)}
-CLUSTERS: dict[str, tuple[int, ...]] = {"smoke": (8, 40), "mini": (64, 256, 1024, 4096, 16384)}
+BATCH_SIZES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "mini": (128, 512)}
+CLUSTER_SIZES: dict[str, tuple[int, ...]] = {"smoke": (8, 40), "mini": (64, 256, 1024, 4096, 16384)}
 NUM_TRAINING_PAIRS = {"smoke": 192, "mini": 61440}
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (1, 2, 3)}
 """No cell of the grid was trained before the claims were stated."""
@@ -37,14 +37,14 @@ LINES = (("filter", WITH_FILTER), ("no filter", WITHOUT_FILTER), ("contextual, n
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return biencoders with and without the filter, and contextual models at the smallest batch size, seed by seed."""
-    small, *larger = BATCHES[scale]
+    small, *larger = BATCH_SIZES[scale]
     rows = [(row, small) for _, row in LINES]
     rows += [(row, batch_size) for batch_size in larger for row in (WITHOUT_FILTER, WITH_FILTER)]
     return tuple(
         run
         for seed in SEEDS[scale]
         for row, batch_size in rows
-        for run in cells(scale, row, (batch_size,), CLUSTERS[scale], (seed,), NUM_TRAINING_PAIRS)
+        for run in cells(scale, row, (batch_size,), CLUSTER_SIZES[scale], (seed,), NUM_TRAINING_PAIRS)
     )
 
 
@@ -59,8 +59,8 @@ HEATMAP = Figure(
     series=tuple(Row(label=label, runs=pick(**row)) for label, row in LINES),
     **BY_BATCH_AND_CLUSTER,
 )
-SMALL_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCHES, 0)}
-LARGE_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCHES, -1)}
+SMALL_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCH_SIZES, 0)}
+LARGE_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCH_SIZES, -1)}
 LINES_BY_CLUSTER = Figure(
     name="grid_at_mini_clusters",
     title="Score by cluster size, from MiniLM",
@@ -71,8 +71,8 @@ LINES_BY_CLUSTER = Figure(
 
 COMMON: dict[str, Any] = {"stated": "2026-11-26", "scales": ("mini",), "seeds": SEEDS["mini"]}
 COMMON_OF_DIFFERENCES = COMMON | BELOW_PAPERS_GAINS
-ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCHES)}
-ALL_CLUSTERS: dict[str, Any] = {"cluster_size": by_scale(CLUSTERS)}
+ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCH_SIZES)}
+ALL_CLUSTERS: dict[str, Any] = {"cluster_size": by_scale(CLUSTER_SIZES)}
 
 CLAIMS = (
     claim_trend(
@@ -116,8 +116,8 @@ CLAIMS = (
     Claim.interaction(
         "GM.f",
         "from a pretrained start, small clusters gain more with the filter than without",
-        of=gain_of_small_clusters(WITH_FILTER | SMALL_BATCH, CLUSTERS),
-        above=gain_of_small_clusters(WITHOUT_FILTER | SMALL_BATCH, CLUSTERS),
+        of=gain_of_small_clusters(WITH_FILTER | SMALL_BATCH, CLUSTER_SIZES),
+        above=gain_of_small_clusters(WITHOUT_FILTER | SMALL_BATCH, CLUSTER_SIZES),
         source="Figure 12",
         **COMMON_OF_DIFFERENCES,
     ),

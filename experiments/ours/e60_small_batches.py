@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments.e01_table1 import seeds_at
-from experiments.e04_batch_by_cluster import BATCHES as GRID_BATCHES
+from experiments.e04_batch_by_cluster import BATCH_SIZES as GRID_BATCH_SIZES
 from experiments.e04_batch_by_cluster import (
     BY_BATCH,
     CDE,
@@ -13,12 +13,12 @@ from experiments.e04_batch_by_cluster import (
     cells,
     list_pairs,
 )
-from experiments.e07_packing import ALL_CLUSTER_SIZES, CLUSTERS
+from experiments.e07_packing import ALL_CLUSTER_SIZES, CLUSTER_SIZES
 from experiments.fresh import FIRST_SEEDS, RESTATED
 from experiments.shared import MEAN_OF_SEEDS
 from repro.spec import Claim, Experiment, Figure, Row, Run, pick
 
-BATCHES: dict[str, tuple[int, ...]] = {"smoke": GRID_BATCHES["smoke"], "desk": (32, 128, 512)}
+BATCH_SIZES: dict[str, tuple[int, ...]] = {"smoke": GRID_BATCH_SIZES["smoke"], "desk": (32, 128, 512)}
 LINES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("filter", PLAIN),
     ("no filter", PLAIN_UNFILTERED),
@@ -31,7 +31,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(
         run
         for _, row in LINES
-        for run in cells(scale, row, BATCHES[scale], CLUSTERS[scale], seeds_at(scale), FEWER_PAIRS)
+        for run in cells(scale, row, BATCH_SIZES[scale], CLUSTER_SIZES[scale], seeds_at(scale), FEWER_PAIRS)
     )
 
 
@@ -64,5 +64,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=60, title="Batches of 32", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, scales=tuple(BATCHES)
+    number=60, title="Batches of 32", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, scales=tuple(BATCH_SIZES)
 )
