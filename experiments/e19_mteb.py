@@ -10,7 +10,7 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, p
 
 MEASURED = {"measure": "mteb"}
 CDE = BOTH | MEASURED
-MINILM = SURROGATE | MEASURED
+ENCODER_ROW = SURROGATE | MEASURED
 ENCODER = {"smoke": "minilm-words"}  # MiniLM itself at other scales
 LEXICAL = BM25 | MEASURED
 WHOLE_MTEB: dict[str, Any] = {"suite": "mteb", "protocol": "full", "rerank_depth": None}
@@ -26,8 +26,8 @@ def runs(scale: str) -> tuple[Run, ...]:
     seeds = seeds_at(scale, fresh.TASKS)
     if scale in PAPERS:
         final = grid(make_second_phase(scale, SECOND_SET[scale], FINAL_EPOCHS), **MEASURED, **WHOLE_MTEB, seed=seeds)
-        return base(scale, **MINILM, **WHOLE_MTEB, surrogate="minilm"), *final
-    untrained = base(scale, **MINILM, surrogate=ENCODER.get(scale, "minilm"))
+        return base(scale, **ENCODER_ROW, **WHOLE_MTEB, surrogate="minilm"), *final
+    untrained = base(scale, **ENCODER_ROW, surrogate=ENCODER.get(scale, "minilm"))
     return base(scale, **LEXICAL), untrained, *grid(base(scale, **CDE, **get_contextual_sizes(scale)), seed=seeds)
 
 
@@ -84,7 +84,7 @@ TABLE = Table(
         ),
         Row(label="contextual, in-corpus", runs=pick(**CDE), paper=printed("cde-small-v1 [Contextual]")),
         Row(label="contextual, null context", runs=pick(**CDE), context="null"),
-        Row(label="MiniLM (reference)", runs=pick(**MINILM)),
+        Row(label="MiniLM (reference)", runs=pick(**ENCODER_ROW)),
         Row(label="BM25 (reference)", runs=pick(**LEXICAL), scales=OURS),
     ),
 )

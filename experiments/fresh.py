@@ -47,15 +47,15 @@ BY_CLUSTER = (0, 3, 4, 5, 6)
 """Figure 10 at desk, after a first phase shared by all cluster sizes."""
 OVERFITTED = (0, 3, 4, 5, 6)
 """Figure 5 at desk, with few pairs and the full learning rate."""
-MEASURED = (3, 4, 5)
+DRAWS = (3, 4, 5)
 """Table 4 and the false negatives of §4.1: draws of documents and clusters. Seconds each, no training."""
-NEIGHBOURS = (*MEASURED, 6, 7)
+NEIGHBOURS = (*DRAWS, 6, 7)
 """Table 3: draws of documents."""
 TASKS = (3, 4, 5)
 """Table 2 at desk: contextual models of Table 1."""
-SCORED = tuple(range(8, 16))
+CONTEXT_FIGURES = tuple(range(8, 16))
 """Figures 15 and 16 at desk: contextual models not in Table 1."""
-CROSSED = (*SCORED, *range(16, 25))
+CROSSED = (*CONTEXT_FIGURES, *range(16, 25))
 """Figure 7 at desk."""
 REPACKED = (3, 4)
 """Figure 6: packings. Nothing is trained."""
@@ -68,7 +68,7 @@ DOUBLED = tuple(range(3, 10))
 """GTE's batch sizes at desk."""
 RATES = (3, 4, 5)
 """GTE's learning rates at desk."""
-READING = (4, 5, 6, 7, 8)
+MORE_EMERGENCE = (4, 5, 6, 7, 8)
 """All three models of context_emergence at lab, at the largest number of steps they share."""
 FREQUENCY = (3, 4, 5, 6)
 """The contextual model with given word frequencies, after the most steps at desk."""
@@ -97,4 +97,5 @@ FIRST_SEEDS = declare()
 COMPANION = STATED | declare(lab=FIRST)
 """Metadata of the claims of companion papers."""
 ROWS = declare(TABLE1, (*AT_LAB, *ROWS_AT_LAB))
-LONGEST = (*AT_LAB, *READING)
+EMERGENCE_AT_LAB = (*AT_LAB, *MORE_EMERGENCE)
+"""All three models of context_emergence at lab, after the most steps they share."""

@@ -45,7 +45,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         seeds = seeds_at(scale)
         is_start, is_end = num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
         # The claims were restated with more seeds at the first and last number of steps.
-        extra_lab_seeds = fresh.READING if scale == "lab" else ()
+        extra_lab_seeds = fresh.MORE_EMERGENCE if scale == "lab" else ()
         extra_seeds_of_ours = fresh.FREQUENCY if scale == "desk" else extra_lab_seeds
         rows = [
             (BATCHES, seeds + extra_lab_seeds if is_end else seeds),
@@ -222,13 +222,13 @@ OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scal
 COMMON: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
 # A separate family of claims: stated when records of E existed, so it must not change the thresholds of E.
 MORE_AT_LAB, MORE_AT_BOTH = (
-    fresh.declare(desk, fresh.LONGEST) for desk in (fresh.FIRST, (*fresh.FIRST, *fresh.FREQUENCY))
+    fresh.declare(desk, fresh.EMERGENCE_AT_LAB) for desk in (fresh.FIRST, (*fresh.FIRST, *fresh.FREQUENCY))
 )
 COMMON_LONG = COMMON | {"stated": "2026-11-23", "scales": tuple(LONGER)}
 OTHER_FAMILIES = ("packages", "collections", "cloud", "medical")
 
 
-def under(context: str, row: dict[str, Any], budget: dict[str, ByScale], dataset: str = "mean") -> Term:
+def score_under(context: str, row: dict[str, Any], budget: dict[str, ByScale], dataset: str = "mean") -> Term:
     """Return a model under a context ("" is its own corpus) after this many steps."""
     suite = f"{{suite}}+{context}" if context else "{suite}"
     return term(f"{suite}/{dataset}/ndcg_at_10", **row, **budget)
@@ -238,7 +238,7 @@ CLAIMS = (
     Claim.order(
         "E.a",
         "given word frequencies, a model gains at least half a point from in-corpus over out-of-corpus context",
-        pairs=[(under("", OURS, END), under("wrong", OURS, END))],
+        pairs=[(score_under("", OURS, END), score_under("wrong", OURS, END))],
         margin=0.005,
         because=WHAT_A_READER_NOTICES,
         **COMMON | MORE_AT_BOTH,
@@ -246,53 +246,53 @@ CLAIMS = (
     Claim.order(
         "E.b",
         "given word frequencies, a model scores higher with in-corpus context than with none",
-        pairs=[(under("", OURS, END), under("null", OURS, END))],
+        pairs=[(score_under("", OURS, END), score_under("null", OURS, END))],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.c",
         "given word frequencies, a model beats a biencoder and the paper's architecture at the same budget",
-        pairs=[(under("", OURS, END), under("", BATCHES, END)), (under("", OURS, END), under("", PAPERS, END))],
+        pairs=[(score_under("", OURS, END), score_under("", BATCHES, END)), (score_under("", OURS, END), score_under("", PAPERS, END))],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.d",
         "given word frequencies, a model gains from in-corpus over out-of-corpus context on every family but services",
-        pairs=[(under("", OURS, END, family), under("wrong", OURS, END, family)) for family in OTHER_FAMILIES],
+        pairs=[(score_under("", OURS, END, family), score_under("wrong", OURS, END, family)) for family in OTHER_FAMILIES],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.e",
         "on real text, the paper's architecture scores higher with in-corpus than with out-of-corpus context",
-        pairs=[(under("", PAPERS, END), under("wrong", PAPERS, END))],
+        pairs=[(score_under("", PAPERS, END), score_under("wrong", PAPERS, END))],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB,
     ),
     Claim.interaction(
         "E.f",
         "the gain of the paper's architecture from in-corpus over out-of-corpus context grows with training",
-        of=(under("", PAPERS, END), under("wrong", PAPERS, END)),
-        above=(under("", PAPERS, START), under("wrong", PAPERS, START)),
+        of=(score_under("", PAPERS, END), score_under("wrong", PAPERS, END)),
+        above=(score_under("", PAPERS, START), score_under("wrong", PAPERS, START)),
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.g",
         "the paper's architecture scores higher with in-corpus context than with none",
-        pairs=[(under("", PAPERS, END), under("null", PAPERS, END))],
+        pairs=[(score_under("", PAPERS, END), score_under("null", PAPERS, END))],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "E.h",
         "the paper's architecture beats a biencoder at the same budget",
-        pairs=[(under("", PAPERS, END), under("", BATCHES, END))],
+        pairs=[(score_under("", PAPERS, END), score_under("", BATCHES, END))],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "EL.a",
         "after six times the steps, the paper's architecture gains half a point from in-corpus over out-of-corpus context",
-        pairs=[(under("", PAPERS, LONG), under("wrong", PAPERS, LONG))],
+        pairs=[(score_under("", PAPERS, LONG), score_under("wrong", PAPERS, LONG))],
         margin=0.005,
         because=WHAT_A_READER_NOTICES,
         **COMMON_LONG | fresh.FIRST_SEEDS,
@@ -300,14 +300,14 @@ CLAIMS = (
     Claim.order(
         "EL.b",
         "after six times the steps, the paper's architecture beats a biencoder at the same budget",
-        pairs=[(under("", PAPERS, LONG), under("", BATCHES, LONG))],
+        pairs=[(score_under("", PAPERS, LONG), score_under("", BATCHES, LONG))],
         **BELOW_PAPERS_GAINS | COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.interaction(
         "EL.c",
         "after six times the steps, the paper's architecture gains more from in-corpus over out-of-corpus context",
-        of=(under("", PAPERS, LONG), under("wrong", PAPERS, LONG)),
-        above=(under("", PAPERS, END), under("wrong", PAPERS, END)),
+        of=(score_under("", PAPERS, LONG), score_under("wrong", PAPERS, LONG)),
+        above=(score_under("", PAPERS, END), score_under("wrong", PAPERS, END)),
         **BELOW_PAPERS_GAINS | COMMON_LONG | fresh.FIRST_SEEDS,
     ),
 )
