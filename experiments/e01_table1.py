@@ -40,7 +40,7 @@ BOTH = {"architecture": "contextual", "sampler": "cluster", "packing": "greedy",
 BM25 = {"architecture": "bm25"}
 SURROGATE = {"architecture": "surrogate"}
 WHITENED = {"measure": "whitening"}
-# Models with whitened vectors (ours), on seeds not examined when the claims were stated.
+# Models with whitened vectors (ours), on seeds trained for other rows, but not examined, when the claims were stated.
 WHITENED_SEEDS: dict[str, tuple[int, ...]] = {"desk": (3, 4, 5, 6, 7), "lab": (1, 2, 3), "mini": (1, 2, 3, 4, 5)}
 WORDS = SURROGATE | {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
 """The surrogate of each scale, as a row of the table."""

@@ -62,7 +62,7 @@ CLAIMS = (
         sign=1,
         source="Figure 17 and §9.10",
         because="a slope beyond chance; slopes below a tenth of a point per doubling are small",
-        delta=0.001,
+        delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
         **fresh.RESTATED | {"version": 3} | fresh.declare(fresh.DEPTHS),
     ),
     Claim.equivalence(

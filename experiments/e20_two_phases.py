@@ -10,7 +10,6 @@ from experiments.fresh import CONTEXT_BLIND, FIRST_SEEDS, NDCG_OF_BLIND, RESTATE
 from experiments.shared import BEYOND_CHANCE, NDCG
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
-NUM_HARD_NEGATIVES = {"smoke": 1, "desk": 1, "lab": 1, "small": 1, "large": 1}  # §6: the best model has one
 PLAIN = NEITHER
 CONTEXTUAL = BOTH
 
@@ -38,7 +37,7 @@ def second_phase(scale: str, batch_size: int) -> dict[str, Any]:
     phase: dict[str, Any] = PRETRAINING[scale] | LENGTH[scale] | {"corpus": CORPUS[scale], "test_contexts": "own"}
     if batch_size != CONTEXTUAL_BATCH[scale]:
         phase |= {"batch_size": CONTEXTUAL_BATCH[scale], "pretraining_batch_size": batch_size}
-    return phase | {"num_hard_negatives": NUM_HARD_NEGATIVES[scale]}
+    return phase | {"num_hard_negatives": 1}  # §6: the best model has one
 
 
 DATASETS = (

@@ -29,9 +29,9 @@ def list_exponents(scale: str) -> tuple[float, ...]:
     return ALPHAS if scale != "smoke" else (0.5,)
 
 
-def at(alpha: float | None, metric: str = NDCG) -> Term:
-    """Return a metric of the training runs with an exponent."""
-    return term(metric, **IMPROVED, mixing_alpha=alpha)
+def at(alpha: float) -> Term:
+    """Return NDCG@10 of the training runs with an exponent."""
+    return term(NDCG, **IMPROVED, mixing_alpha=alpha)
 
 
 def make_printed_row(alpha: float) -> dict[str, float]:

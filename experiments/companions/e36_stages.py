@@ -13,7 +13,7 @@ FIFTHS = tuple(f"fifth{part}" for part in range(1, 6))
 PRETRAINED = {**IMPROVED, "num_hard_negatives": 0, "pretraining_corpus": None, "measure": "retrieval"}
 ALONG_STEPS = PRETRAINED | {"measure": "steps"}
 BOTH_PHASES = {**IMPROVED, "pretraining_corpus": BEFORE["fine-tuned"]}
-FINE_TUNED = {**IMPROVED, "num_hard_negatives": (1, 3), "pretraining_corpus": None}
+FINE_TUNED = {**IMPROVED, "num_hard_negatives": 1, "pretraining_corpus": None}
 
 
 def runs(scale: str) -> tuple[Run, ...]:

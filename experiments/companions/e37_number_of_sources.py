@@ -15,7 +15,10 @@ SOURCES: dict[str, tuple[str | None, ...]] = {"smoke": ("planted", None)}
 FOUR = "services+modules+packages+commands"
 SOURCES |= dict.fromkeys(("desk", "lab"), ("services", FOUR, None))
 SOURCES |= dict.fromkeys(("small", "large"), (LARGEST, f"{LARGEST}+{OTHERS}", None))
-"""The largest source, as in the paper. Then ten more, which the paper draws at random and does not name. None: all."""
+"""At the paper's scales its five largest sources, then ten more, which it draws at random and does not name.
+
+At desk and lab one source, then four. None: all.
+"""
 NUM_ALL = {"smoke": 1, "desk": 9, "lab": 9, "small": 29, "large": 29}
 FEWEST, MORE = ({"sources": get_size_at(SOURCES, index)} for index in (0, -2))
 ALL = {"sources": None}

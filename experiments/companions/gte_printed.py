@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from experiments.fresh import STATED
 from repro.spec import Claim
 
-STATED: dict[str, Any] = {"stated": "2026-11-22"}
 ROUNDING_NOTE = "printed to 0.1"
 EPSILON = 1e-9
 SIZES = {

@@ -253,14 +253,19 @@ CLAIMS = (
     Claim.order(
         "E.c",
         "given word frequencies, a model beats a biencoder and the paper's architecture at the same budget",
-        pairs=[(score_under("", OURS, END), score_under("", BATCHES, END)), (score_under("", OURS, END), score_under("", PAPERS, END))],
+        pairs=[
+            (score_under("", OURS, END), score_under("", BATCHES, END)),
+            (score_under("", OURS, END), score_under("", PAPERS, END)),
+        ],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.d",
         "given word frequencies, a model gains from in-corpus over out-of-corpus context on every family but services",
-        pairs=[(score_under("", OURS, END, family), score_under("wrong", OURS, END, family)) for family in OTHER_FAMILIES],
+        pairs=[
+            (score_under("", OURS, END, family), score_under("wrong", OURS, END, family)) for family in OTHER_FAMILIES
+        ],
         because=BEYOND_CHANCE,
         **COMMON | MORE_AT_BOTH,
     ),

@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return both models on each kind of batch, on seeds not examined when the claims were stated."""
+    """Return both models on each kind of batch, on seeds trained for other rows, but not examined, when claims were stated."""
     run_scale = scale if scale in SCALES else "lab"
     seeds = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}[run_scale]
     return tuple(

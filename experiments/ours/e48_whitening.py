@@ -123,7 +123,7 @@ VIEWS = {
     "Rocchio": "+rocchio",
     "hubness": "+hubness",
 }
-NDCG = "mean/ndcg_at_10"
+MEAN_NDCG = "mean/ndcg_at_10"
 TABLE = Table(
     name="whitening_table",
     caption=(
@@ -134,7 +134,7 @@ TABLE = Table(
         "out-of-corpus context."
     ),
     columns=(
-        *(Column(label=label, value=f"{{suite}}{view}/{NDCG}", factor=100) for label, view in VIEWS.items()),
+        *(Column(label=label, value=f"{{suite}}{view}/{MEAN_NDCG}", factor=100) for label, view in VIEWS.items()),
         Column(label="s", value="adaptation/whitened/parameter", decimals=2),
         Column(
             label="context: in − out-of-corpus",
@@ -154,7 +154,7 @@ TABLE = Table(
 
 def scored(view: str, row: dict[str, Any]) -> Term:
     """Return a model's mean NDCG@10 under a view."""
-    return term(f"{{suite}}{view}/{NDCG}", **row)
+    return term(f"{{suite}}{view}/{MEAN_NDCG}", **row)
 
 
 COMMON: dict[str, Any] = {

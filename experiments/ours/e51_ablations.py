@@ -30,7 +30,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(base(scale, **row, batch_size=PLAIN_BATCH[scale], seed=seed) for row in rows for seed in SEEDS[scale])
 
 
-NDCG = "mean/ndcg_at_10"
+MEAN_NDCG = "mean/ndcg_at_10"
 CONTEXTS = {"in-corpus": "", "out-of-corpus": "+wrong", "null": "+null"}
 TABLE = Table(
     name="ablations",
@@ -41,7 +41,7 @@ TABLE = Table(
     columns=(
         Column(label="train loss", value="train/loss", decimals=2),
         *(
-            Column(label=label, value=f"{{suite}}{view}/{NDCG}", factor=100, decimals=2)
+            Column(label=label, value=f"{{suite}}{view}/{MEAN_NDCG}", factor=100, decimals=2)
             for label, view in CONTEXTS.items()
         ),
     ),
@@ -55,7 +55,7 @@ TABLE = Table(
 
 def score(change: dict[str, Any], view: str = "") -> Term:
     """Return the mean NDCG@10 of a changed model under one context."""
-    return term(f"{{suite}}{view}/{NDCG}", **REFERENCE | change)
+    return term(f"{{suite}}{view}/{MEAN_NDCG}", **REFERENCE | change)
 
 
 COMMON: dict[str, Any] = {"stated": "2026-11-25", "scales": ("desk",), "seeds": SEEDS["desk"]}
