@@ -14,8 +14,8 @@ class Headline:
 
 HEADLINES = (
     Headline(
-        "contextual batches beat plain batches of one source (biencoder; at mini: clusters with the filter, one domain "
-        "per batch)",
+        "contextual batches beat plain batches of one source (biencoder; at mini: filtered clusters, one domain per "
+        "batch)",
         "+1.8",
         ("T1.b", "P.b"),
     ),
