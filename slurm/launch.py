@@ -35,7 +35,10 @@ from slurm.sweep import make_submission
 Progress = Callable[[str], None]
 MAX_REQUEUES_LIMIT = 10**6
 """Requeue limit given to submitit. The job counts its own interruptions, because only it knows about its progress."""
-PASSED_VARIABLES = ("REPRO_DEAD_AFTER_SECONDS", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE")
+PASSED_VARIABLES = (
+    *("REPRO_DEAD_AFTER_SECONDS", "REPRO_SWITCHES", "REPRO_CHUNKS"),
+    *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
+)
 """Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""
 
 

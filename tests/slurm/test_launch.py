@@ -101,6 +101,8 @@ def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "my-data")
     monkeypatch.setenv("HF_HOME", "/project/hub of all")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("REPRO_SWITCHES", "no-autocast")
+    monkeypatch.setenv("REPRO_CHUNKS", "64,128")
     stage, array = write_scripts(*RUNS[:2]).values()
     for line in (
         "--partition=gpu", "--account=lab7", "--qos=long", "--gres=gpu:a100:1", "--cpus-per-task=4", "--mem=16GB",
@@ -110,7 +112,8 @@ def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     for line in (
         "module load cuda/12.4", "ulimit -n 4096", 'export TMPDIR="/scratch/$USER"; mkdir -p "$TMPDIR"',
         f"export REPRO_HOME={os.environ['REPRO_HOME']}", f"export REPRO_DATA={Path.cwd() / 'my-data'}",
-        "export HF_HOME='/project/hub of all'", "export HF_HUB_OFFLINE=1",
+        "export HF_HOME='/project/hub of all'", "export HF_HUB_OFFLINE=1", "export REPRO_SWITCHES=no-autocast",
+        "export REPRO_CHUNKS=64,128",
     ):  # fmt: skip
         assert f"{line}\n" in array, line
     assert " --export=ALL " in array.splitlines()[-1]
