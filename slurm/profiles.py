@@ -35,7 +35,8 @@ class Profile:
     account: str = ""
     qos: str = ""
     constraint: str = ""
-    # Replaces gpus_per_run if a site counts GPUs by type, e.g. "gpu:a100:1". Stages use the same type.
+    # Replaces the request for GPUs if a site counts them by type, e.g. "gpu:a100:1". Must name as many GPUs as
+    # gpus_per_run, which sets the number of processes. Stages use the same type.
     gres: str = ""
     exclude: str = ""
     wckey: str = ""  # for sites that account by it
@@ -90,6 +91,10 @@ class Profile:
                 raise ValueError(f"profile {self.name}: {name}={value}; must be {limits}")
         if self.num_nodes > 1 and self.on != "slurm":
             raise ValueError(f"profile {self.name}: num_nodes={self.num_nodes} needs on='slurm'")
+        num_gpus = _count_gpus(self.gres)
+        if num_gpus is not None and num_gpus != self.gpus_per_run:
+            problem = f"gres={self.gres!r} requests {num_gpus} GPUs, and gpus_per_run={self.gpus_per_run}"
+            raise ValueError(f"profile {self.name}: {problem}; set gpus_per_run={num_gpus}, or change gres")
         if self.num_shards and self.pairs_per_shard:
             options = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
             raise ValueError(f"profile {self.name}: {options} both set the number of shards; keep one")
@@ -101,6 +106,14 @@ class Profile:
     def num_processes(self) -> int:
         """Data-parallel processes of one run per node."""
         return self.processes_per_run or max(1, self.gpus_per_run)
+
+
+def _count_gpus(gres: str) -> int | None:
+    """Return the number of GPUs that Slurm's option --gres requests, or None if it names none."""
+    requests = [request.split(":") for request in gres.split(",")]
+    # "gpu" and "gpu:a100" request one.
+    counts = [int(words[-1]) if words[-1].isdecimal() else 1 for words in requests if words[0] == "gpu"]
+    return sum(counts) if counts else None
 
 
 DEFAULT_MAXIMUM = 10**6

@@ -37,9 +37,9 @@ from tests.slurm.stand_in_job import StandInJob
 pytestmark = pytest.mark.usefixtures("stand_in")
 
 PROFILE = Profile(
-    name="site", partition="gpu", account="lab7", qos="long", gres="gpu:a100:1", cpus_per_run=4, memory_gb=16,
-    time_minutes=90, num_at_once=4, modules=("cuda/12.4",), setup=("ulimit -n 4096",), sbatch={"mail-type": "FAIL"},
-    scratch="/scratch/$USER", stage_partition="cpu", stage_time_minutes=30,
+    name="site", partition="gpu", account="lab7", qos="long", gres="gpu:a100:1", gpus_per_run=1, cpus_per_run=4,
+    memory_gb=16, time_minutes=90, num_at_once=4, modules=("cuda/12.4",), setup=("ulimit -n 4096",),
+    sbatch={"mail-type": "FAIL"}, scratch="/scratch/$USER", stage_partition="cpu", stage_time_minutes=30,
 )  # fmt: skip
 launch = partial(launch_runs, profile=PROFILE)
 RUNS = grid(base("smoke", num_steps=3), seed=tuple(range(8)))
@@ -121,16 +121,17 @@ def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gres", "stage_gpus", "options"),
+    ("gres", "gpus_per_run", "stage_gpus", "options"),
     [
-        ("gpu:a100:8", 2, ["#SBATCH --gres=gpu:a100:2"]),
-        ("", 2, ["#SBATCH --gpus-per-node=2"]),
-        ("gpu:a100:8,lustre:1", 2, ["#SBATCH --gpus-per-node=2"]),
-        ("gpu:a100:1", 0, []),
+        ("gpu:a100:8", 8, 2, ["#SBATCH --gres=gpu:a100:2"]),
+        ("", 1, 2, ["#SBATCH --gpus-per-node=2"]),
+        ("gpu:a100:8,lustre:1", 8, 2, ["#SBATCH --gpus-per-node=2"]),
+        ("gpu:a100:1", 1, 0, []),
     ],
 )
-def test_stage_gpus_keep_their_type(gres: str, stage_gpus: int, options: list[str]) -> None:
-    stage, *_ = write_scripts(RUNS[0], profile=replace(PROFILE, gres=gres, stage_gpus=stage_gpus)).values()
+def test_stage_gpus_keep_their_type(gres: str, gpus_per_run: int, stage_gpus: int, options: list[str]) -> None:
+    profile = replace(PROFILE, gres=gres, gpus_per_run=gpus_per_run, stage_gpus=stage_gpus)
+    stage, *_ = write_scripts(RUNS[0], profile=profile).values()
     assert [line for line in stage.splitlines() if line.startswith("#SBATCH --g")] == options
 
 

@@ -28,6 +28,13 @@ def test_every_shipped_profile_is_readable() -> None:
     assert (shipped["eight-gpus"], shipped["cpu-node"]) == (8, 1)
 
 
+@pytest.mark.parametrize(
+    ("gres", "num_gpus"), [("gpu:a100:8,lustre:1", 8), ("gpu:a100", 1), ("gpu:2", 2), ("shard:4", 1)]
+)
+def test_gres_agrees_with_processes(gres: str, num_gpus: int) -> None:
+    assert Profile(name="p", gres=gres, gpus_per_run=num_gpus).num_processes == num_gpus
+
+
 def test_own_profile_extends_shipped_one(own: Path) -> None:
     own.write_text('[mine]\nextends = "one-gpu"\npartition = "a100"\nmodules = ["cuda"]\nsbatch = {comment = "x"}\n')
     mine = load_profile("mine")
@@ -44,6 +51,10 @@ MISTAKES = {
     "extends = 'yours'": "extends='yours'; choose another of",
     "extends = 'mine'": "extends='mine'; choose another of",
     "time_minutes = 1\nwarning_seconds = 90": "leaves nothing of",
+    'gres = "gpu:a100:4"': "requests 4 GPUs, and gpus_per_run=0; set gpus_per_run=4",
+    'gres = "lustre:1,gpu:a100:4"\ngpus_per_run = 1': "requests 4 GPUs",
+    'gres = "gpu:a100"\ngpus_per_run = 2': "requests 1 GPUs",
+    'gres = "gpu:a100:2,gpu:v100:1"\ngpus_per_run = 2': "requests 3 GPUs",
     "num_shards = 2\npairs_per_shard = 5": "num_shards=2 and pairs_per_shard=5",
     "num_shards = 0": "num_shards=0; must be at least 1",
     "num_shards = 1000000": "num_shards=1000000; must be at least 1 and at most 10000",
