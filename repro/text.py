@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import PurePath
+GIB = 2**30
 
 MAX_CHARACTERS = 80
 ABSENT = "–"
@@ -73,8 +74,8 @@ def format_seconds(seconds: float | None) -> str:
 
 def format_bytes(num_bytes: float) -> str:
     """Return a number of bytes: 12 KiB, 99 MiB, 3.5 GiB."""
-    if num_bytes >= 2**30 / 10:
-        return f"{num_bytes / 2**30:,.1f} GiB"
+    if num_bytes >= GIB / 10:
+        return f"{num_bytes / GIB:,.1f} GiB"
     return f"{num_bytes / 2**20:.0f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from repro.planning.plan import SHARDED_KINDS, Plan
 from repro.planning.stage_cost import StageCost
 from repro.spec.identity import run_id
-from repro.text import count_noun, format_bytes, format_seconds
+from repro.text import GIB, count_noun, format_bytes, format_seconds
 from slurm.profiles import Profile
 
-GIB = 2**30  # Slurm's G
 # Phase of a training run that holds pair data in each process.
 TRAINING_START = "start"
 

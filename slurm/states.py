@@ -15,7 +15,6 @@ from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
 FIELD_TYPES: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float)}
-STATES = ("running", "interrupted", "failed", "cancelled", "done")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,17 @@ from repro.records.store import has_record
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, get_last_owner, get_live_owner, list_owners
-from repro.storage.paths import get_local_records, get_published_records, get_stage_folder, run_folder
+from repro.storage.paths import (
+    get_building_folder,
+    get_local_records,
+    get_published_records,
+    get_stage_folder,
+    run_folder,
+)
 from repro.storage.shards import find_parent_stage, parse_part
 from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
+from repro.storage.stages import STAGE_FILE
+from repro.train.checkpoint import METRICS_FILE
 from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
@@ -218,7 +226,7 @@ class Snapshot:
 
 
 def _is_built(name: str) -> bool:
-    return (get_stage_folder() / name / "stage.json").is_file()
+    return (get_stage_folder() / name / STAGE_FILE).is_file()
 
 
 def _explain_interrupted(last: JobState, owner: Owner | None, queue_description: str) -> str:
@@ -231,7 +239,7 @@ def _explain_interrupted(last: JobState, owner: Owner | None, queue_description:
 
 def find_stage_item(name: str) -> WorkItem:
     """Return the work item of a stage by kind/key."""
-    return WorkItem("stage", name, get_stage_folder() / f"{name}.building")
+    return WorkItem("stage", name, get_building_folder(get_stage_folder() / name))
 
 
 def read_stage_state(name: str) -> JobState | None:

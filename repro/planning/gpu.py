@@ -36,6 +36,7 @@ from repro.records.provenance import describe_machine, get_code_identity, list_v
 from repro.spec import CHOICES, base
 from repro.storage.files import write_json
 from repro.storage.paths import get_home
+from repro.text import GIB
 from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
 from repro.train.feed import Feed
@@ -61,7 +62,6 @@ BFLOAT16_GRADIENT_TOLERANCE = 0.15
 NUM_STEPS = 10
 MEASURED_SCALES = ("small", "large")
 CHUNK_SIZE = 5
-GIB = 1024**3
 
 
 @dataclass(frozen=True)

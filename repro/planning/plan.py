@@ -18,10 +18,9 @@ from repro.spec.identity import format_overrides, get_training_id, run_id
 from repro.spec.scales import get_scale
 from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
-from repro.text import ABSENT, count_noun, format_seconds
+from repro.text import ABSENT, GIB, count_noun, format_seconds
 from repro.train.sharing import batches_are_sharded, explain_indivisible
 
-GIB = 2**30
 SHARDED_KINDS = ("tokens", "embeddings", "keys")
 """Kinds of stages that a profile may split into shards."""
 

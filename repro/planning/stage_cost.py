@@ -29,9 +29,8 @@ from repro.planning.cost import (
 )
 from repro.planning.pairs import count_domain_sizes, count_pairs, list_sources
 from repro.spec import TRAINED, Run
-from repro.text import count_noun, format_bytes, format_seconds
+from repro.text import GIB, count_noun, format_bytes, format_seconds
 
-GIB = 2**30
 MIN_PAIRS = 1_000_000
 """Smallest corpus with a table of costs. Stages of smaller corpora take minutes."""
 

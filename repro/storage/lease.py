@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from repro.storage.paths import get_corpora_folder, get_imports_folder
+from repro.storage.paths import get_building_folder, get_corpora_folder, get_imports_folder
 
 MAX_OWNER_BYTES = 2**16
 MAX_TIMEOUT_SECONDS = 86_400.0
@@ -70,7 +70,6 @@ class Owner:
     number: int  # 1 for the first owner of this lease
     host: str
     pid: int
-    since: float  # seconds since the epoch
     age_seconds: float  # since the last heart-beat
     is_alive: bool
     is_here: bool  # on this machine and in this PID namespace, so its process can be signalled
@@ -193,7 +192,7 @@ def lease_folder(path: Path) -> Path:
     """Return the folder of the lease for building a stage or importing a corpus, given the path of the result."""
     if path.parent == get_corpora_folder():
         return get_imports_folder() / path.name / "owner"
-    return path.with_name(f"{path.name}.building") / "owner"
+    return get_building_folder(path) / "owner"
 
 
 def get_part_owner(part: Path) -> Owner | None:
@@ -238,7 +237,6 @@ def _read_owner(folder: Path, number: int) -> Owner:
         number=number,
         host=values.get("host", "?"),
         pid=values.get("pid", 0),
-        since=values.get("since", beat),
         age_seconds=age,
         is_alive=is_alive,
         is_here=_is_here(values),
@@ -253,7 +251,7 @@ def _parse_owner(text: str) -> dict[str, Any]:
         content = json.loads(text) if text.endswith("}") else {}
     except (ValueError, RecursionError):
         content = {}
-    types: dict[str, Any] = {"host": str, "pid": int, "machine": str, "born": str, "since": (int, float), "note": dict}
+    types: dict[str, Any] = {"host": str, "pid": int, "machine": str, "born": str, "note": dict}
     stored = content if isinstance(content, dict) else {}
     values = {name: stored[name] for name, kind in types.items() if isinstance(stored.get(name), kind)}
     try:
@@ -297,7 +295,6 @@ def _describe_owner() -> dict[str, Any]:
         "pid": os.getpid(),
         "machine": _identify_machine(),
         "born": _read_start_time(os.getpid()),
-        "since": time.time(),
         "dead_after_seconds": get_lease_timeout(),
     }
 

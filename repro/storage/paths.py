@@ -176,6 +176,11 @@ def get_stage_folder() -> Path:
     return get_home() / "stages"
 
 
+def get_building_folder(path: Path) -> Path:
+    """Return the folder of the lease and the digests of a stage, next to the stage."""
+    return path.with_name(f"{path.name}.building")
+
+
 def get_corpora_folder() -> Path:
     """Return the folder of the imported corpora."""
     return get_home() / "corpora"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from repro.storage.digests import check_digests, hash_folder
 from repro.storage.files import atomic_folder, check_room, read_json
 from repro.storage.lease import acquire, get_last_owner, remove_leftovers
-from repro.storage.paths import get_stage_folder
+from repro.storage.paths import get_building_folder, get_stage_folder
 
 STAGE_FILE = "stage.json"
 
@@ -131,7 +131,7 @@ class Stage:
     @property
     def building_folder(self) -> Path:
         """The folder of the build's lease and digests, next to the stage."""
-        return self.path.with_name(f"{self.path.name}.building")
+        return get_building_folder(self.path)
 
     def _build_alone(self, progress: Callable[[str], None]) -> None:
         last_line = ""

