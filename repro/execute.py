@@ -11,6 +11,7 @@ from typing import Any
 
 from repro.analyses import measure_run
 from repro.evaluate.result_cache import FOLDER
+from repro.model.progress import make_encoding_reporter
 from repro.pipeline.corpora import check_available
 from repro.pipeline.inputs import Inputs
 from repro.records.provenance import MADE, describe_machine, get_code_identity, list_versions, now_utc
@@ -19,7 +20,6 @@ from repro.spec import TRAINED, Run, is_blind
 from repro.spec.identity import run_id
 from repro.spec.start import find_encoder
 from repro.storage.paths import get_local_records, run_folder
-from repro.text import make_encoding_reporter
 
 Progress = Callable[[str], None]
 
@@ -34,12 +34,7 @@ class Trained:
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
-def never_stop() -> bool:
-    """Return False: the default `should_stop`."""
-    return False
-
-
-def execute(run: Run, *, should_stop: Callable[[], bool] = never_stop, progress: Progress = print) -> Record:
+def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progress: Progress = print) -> Record:
     """Return the record of a run, and execute the run first if it has none.
 
     A stopped run resumes from its last checkpoint, or after the last collection that was scored. Its numbers are those

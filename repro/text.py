@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import PurePath
-GIB = 2**30
 
+GIB = 2**30
 MAX_CHARACTERS = 80
 ABSENT = "–"
 """The cell of a missing number."""
@@ -15,7 +14,6 @@ NARROW_SPACE = "\u202f"
 """Separates thousands."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SECONDS_PER_YEAR = 365.25 * 86_400
-REPORT_EVERY_SECONDS = 8.0
 
 CONTROL_CHARACTERS = [*range(9), *range(11, 32), *range(127, 160)]
 BIDIRECTIONAL_MARKS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -88,24 +86,3 @@ def format_spans(numbers: Iterable[int]) -> str:
         else:
             spans.append([number])
     return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in spans)
-
-
-def make_encoding_reporter(
-    progress: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
-) -> Callable[[int, int], None]:
-    """Return a callback for encoders: the number of texts encoded since the start, every `REPORT_EVERY_SECONDS`.
-
-    The encoder passes the texts done and the texts in all of one call. A suite needs a call per collection and context.
-    """
-    started = reported = clock()
-    num_before = 0
-
-    def report(num_done: int, num_texts: int) -> None:
-        nonlocal reported, num_before
-        if clock() - reported >= REPORT_EVERY_SECONDS:
-            reported = clock()
-            progress(f"  {num_before + num_done:,} texts encoded in {reported - started:.0f} s")
-        if num_done == num_texts:
-            num_before += num_done
-
-    return report

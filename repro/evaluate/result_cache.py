@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
 from repro.storage.digests import hash_file, hash_json
-from repro.storage.memo import Memo, are_numbers
+from repro.storage.memo import Memo
 
 RECIPE = 2
 """Version of the search and its measures. Raise it if the same vectors would get other scores."""
@@ -105,8 +105,7 @@ class ResultCache:
                 return None
             measures = stored["values"].values()
             lengths = {len(measure) for measure in measures}
-            # Every measure of a query is between 0 and 1.
-            if len(lengths) != 1 or not all(are_numbers(measure, low=0.0, high=1.0) for measure in measures):
+            if len(lengths) != 1 or not all(map(are_shares, measures)):
                 return None
             return CachedResult(_to_arrays(stored["values"]), stored["provenance"], stored.get("ties", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -123,6 +122,17 @@ class ResultCache:
         if result.ties:
             content["ties"] = result.ties
         Memo(path, path.stem).write(content)
+
+
+def are_shares(values: Iterable[Any]) -> bool:
+    """Return whether all values are numbers from 0 to 1, as every measure of a query is. NaN is not.
+
+    A margin of 1e-6 allows for float32 rounding.
+    """
+    return all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) and -1e-6 <= value <= 1 + 1e-6
+        for value in values
+    )
 
 
 def _to_lists(arrays: Mapping[str, np.ndarray]) -> dict[str, list[float]]:

@@ -37,8 +37,9 @@ from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.biencoder import Biencoder
+from repro.model.progress import make_encoding_reporter
 from repro.storage.files import atomic_file, atomic_folder
-from repro.text import count_noun, make_encoding_reporter, shorten
+from repro.text import count_noun, shorten
 
 
 def adapt_model(

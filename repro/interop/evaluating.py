@@ -52,6 +52,7 @@ from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import review_seen_queries
 from repro.interop.trained_widths import describe_widths, list_width_warnings, parse_widths
 from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
+from repro.model.progress import make_encoding_reporter
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.report.query_scores import QueryScores
 from repro.report.scores import POINTS, list_contexts
@@ -60,7 +61,7 @@ from repro.spec.identity import run_id
 from repro.storage.digests import hash_json
 from repro.storage.files import write_json
 from repro.storage.paths import get_home
-from repro.text import count_noun, format_number, format_seconds, make_encoding_reporter, shorten
+from repro.text import count_noun, format_number, format_seconds, shorten
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""

@@ -19,8 +19,9 @@ from repro.interop.arguments import check_num_contexts, check_revision, to_devic
 from repro.interop.opening import Progress, open_model, open_suite
 from repro.interop.wrong_corpus import get_wrong_corpus
 from repro.model.contextual import ContextualModel
+from repro.model.progress import make_encoding_reporter
 from repro.spec.identity import run_id
-from repro.text import make_encoding_reporter, shorten
+from repro.text import shorten
 
 NUM_RANKED = 1000
 """Number of ranked documents. Documents beyond it have no rank."""

@@ -50,18 +50,12 @@ def _make_planted_builder(
 
 def _make_mined_builder(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        from repro.data.mined.desk import build_desk, build_others, build_views, build_wide
+        from repro.data.mined.desk import build_desk, build_functions, build_others, build_views, build_wide
 
         builders = {"desk": build_desk, "desk-views": build_views, "wide": build_wide, "others": build_others}
-        builders[name](folder)
+        (builders | {"functions": build_functions})[name](folder)
 
     return make
-
-
-def _make_functions(folder: Path) -> None:
-    from repro.data.mined.desk import build_functions
-
-    build_functions(folder)
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ CORPORA: dict[str, Corpus] = {
     "desk-views": Corpus(_make_mined_builder("desk-views")),
     "wide": Corpus(_make_mined_builder("wide"), made_from="installed packages and six wheels that pip fetches once"),
     "others": Corpus(_make_mined_builder("others"), ("desk-others",), made_from="six wheels that pip fetches once"),
-    "functions": Corpus(_make_functions, ("functions",)),
+    "functions": Corpus(_make_mined_builder("functions"), ("functions",)),
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +45,3 @@ class Memo:
 
     def _digest(self, text: str) -> str:
         return hashlib.sha256(f"{self.key} {text}".encode()).hexdigest()
-
-
-def are_numbers(values: Iterable[Any], *, low: float, high: float) -> bool:
-    """Return whether all values are numbers within bounds and not NaN. A margin of 1e-6 allows for float32 rounding."""
-    return all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) and low - 1e-6 <= value <= high + 1e-6
-        for value in values
-    )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, Suite, load_suite
-from repro.evaluate.result_cache import ResultCache, compute_content_digest
+from repro.evaluate.result_cache import ResultCache, are_shares, compute_content_digest
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
@@ -128,3 +128,9 @@ def test_texts_are_tokenised_once(suite: Suite, monkeypatch: pytest.MonkeyPatch)
     assert tokenize.call_count == num_sides + num_contexts
     for evaluation in alone:
         assert evaluation.metrics.items() <= together.metrics.items()
+
+
+def test_measures_lie_within_their_bounds() -> None:
+    """NaN, texts, booleans and values out of range are refused. Rounding errors are accepted."""
+    assert are_shares([0, 0.5, 1 + 1e-7])
+    assert not any(are_shares([0.5, bad]) for bad in (1.32, -0.1, float("nan"), "1", None, True))

@@ -17,6 +17,7 @@ import pytest
 from experiments.headlines import HEADLINES
 from repro.cli.figures import render_pivot
 from repro.cli.main import app
+from repro.model.progress import make_encoding_reporter
 from repro.records.store import Record, write_record
 from repro.report.artefacts import judgements
 from repro.report.figure_data import make_figure_view
@@ -41,7 +42,7 @@ from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import get_local_records
-from repro.text import format_number, format_seconds, make_encoding_reporter
+from repro.text import format_number, format_seconds
 from tests.hand_made import write_scores
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)

@@ -28,8 +28,8 @@ from repro.interop.search.index import (
     SearchRequest,
 )
 from repro.model.contextual import ContextualModel
+from repro.model.progress import make_encoding_reporter
 from repro.storage.files import atomic_folder
-from repro.text import make_encoding_reporter
 
 
 def build_index(
