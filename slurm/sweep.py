@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
-from repro.planning.cost import list_training_phases
+from repro.planning.cost import has_ended, list_trainings
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_from_fields
-from repro.spec.identity import get_training_id, run_from_record, run_id
+from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.files import read_json, write_json
-from repro.storage.lease import list_owners
-from repro.storage.paths import CHECKOUT, get_sweeps_folder, run_folder
+from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
-from repro.train.checkpoint import CHECKPOINT_FILE
 from repro.train.sharing import explain_indivisible
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile, count_shards
@@ -113,15 +111,7 @@ def add_run_dependencies(tasks: Sequence[Task], queued_owners: Mapping[str, str]
 
 def list_missing_trainings(run: Run) -> tuple[str, ...]:
     """Return the ids of a run's training runs that have not ended here: its own, then its first phase."""
-    needed = [get_training_id(phase) for phase in list_training_phases(run) if phase.architecture in TRAINED]
-    return tuple(training for training in needed if not _has_ended(training))
-
-
-def _has_ended(training: str) -> bool:
-    """Return whether its owner finished it. With epochs, only the owner knows the total number of steps."""
-    folder = run_folder(training)
-    has_finished = any(owner.outcome == "" for owner in list_owners(folder / "training"))
-    return has_finished and (folder / CHECKPOINT_FILE).is_file()
+    return tuple(training for training in list_trainings(run) if not has_ended(training))
 
 
 def count_shards_by_stage(

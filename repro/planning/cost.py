@@ -22,6 +22,9 @@ from repro.records.provenance import get_machine_kind, get_phase_seconds, get_ph
 from repro.records.store import Record
 from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
+from repro.storage.lease import list_owners
+from repro.storage.paths import run_folder
+from repro.train.checkpoint import CHECKPOINT_FILE
 from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
 from repro.train.sharing import batches_are_sharded
 from repro.train.switches import read_switches
@@ -256,24 +259,16 @@ def _estimate_speed(records: Sequence[Record], width: int) -> Speed:
     return Speed(typical, len(records), median(abs(rate / typical - 1) for rate in rates))
 
 
-def estimate(
-    run: Run,
-    records: Iterable[Record] | RecordedCosts,
-    *,
-    kind: str = "cpu",
-    num_devices: int = 1,
-    trained: Collection[str] = (),
-) -> Estimate:
+def estimate(run: Run, costs: RecordedCosts, *, num_devices: int = 1, trained: Collection[str] = ()) -> Estimate:
     """Return the cost of a run without the training runs in `trained`. Several devices share the work equally."""
-    costs = records if isinstance(records, RecordedCosts) else RecordedCosts(records, kind)
-    assert costs.kind == kind, f"the records are from a {costs.kind}, the estimate is for a {kind}"
+    kind = costs.kind
     phases = [phase for phase in list_training_phases(run) if get_training_id(phase) not in trained]
     work = sum((count_operations(phase, _get_chunk_sizes(phase, kind), num_devices) for phase in phases), NO_WORK)
     speed = costs.get_speed(run)
     evaluation_seconds = costs.get_evaluation_seconds(run)
     seconds = work.flops / num_devices / speed.flops_per_second + (evaluation_seconds or 0.0)
     memory = BASE_MEMORY_BYTES + BYTES_PER_WEIGHT * work.num_weights
-    # A run whose training is recorded only evaluates, which needs no graph.
+    # A run whose training has ended only evaluates, which needs no graph.
     if work.num_pairs or not work.is_known:
         memory += _estimate_graph_bytes(run, kind, num_devices)
     return Estimate(seconds, memory, 12 * work.num_weights + 10 * 2**20, work, speed, evaluation_seconds is not None)
@@ -295,6 +290,21 @@ def list_training_phases(run: Run) -> Iterator[Run]:
     while phase is not None:
         yield phase
         phase = get_first_phase(phase)
+
+
+def list_trainings(run: Run) -> tuple[str, ...]:
+    """Return the ids of a run's training runs: its own, then its first phase. An untrained system has none."""
+    return tuple(get_training_id(phase) for phase in list_training_phases(run) if phase.architecture in TRAINED)
+
+
+def has_ended(training: str) -> bool:
+    """Return whether a training run has ended on this machine, and its weights still exist.
+
+    Only its owner knows whether all steps are done, because the length of epochs depends on the corpus.
+    """
+    folder = run_folder(training)
+    has_finished = any(owner.outcome == "" for owner in list_owners(folder / "training"))
+    return has_finished and (folder / CHECKPOINT_FILE).is_file()
 
 
 def _identify_evaluation(run: Run) -> tuple[str, str, str]:

@@ -9,12 +9,12 @@ from typing import Any
 
 from repro.pipeline.stages import list_known_stages, stages_by_phase
 from repro.planning.clusters import find_oversized_clusters
-from repro.planning.cost import Estimate, RecordedCosts, estimate, list_training_phases
+from repro.planning.cost import Estimate, RecordedCosts, estimate, has_ended, list_training_phases, list_trainings
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, list_unknown_corpora
 from repro.records.store import Record, split_recorded, try_read_record
 from repro.spec import TRAINED, Run
-from repro.spec.identity import format_overrides, get_training_id, run_id
+from repro.spec.identity import format_overrides, run_id
 from repro.spec.scales import get_scale
 from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
@@ -182,7 +182,7 @@ def make_plan(
     recorded, missing = split_recorded(runs, record_folders)
     records = _list_readable_records(dict.fromkeys([get_published_records(), *record_folders]))
     kind = "gpu" if num_gpus else "cpu"
-    estimates = tuple(_estimate_all(missing, recorded, records, kind=kind, num_devices=max(1, num_gpus)))
+    estimates = tuple(_estimate_all(missing, RecordedCosts(records, kind), num_devices=max(1, num_gpus)))
     stages = _list_unbuilt_stages(missing)
     counts = {stage.title: num_shards(run) for stage, run in stages if stage.sharding}
     shards_by_stage = {title: count for title, count in counts.items() if count > 1}
@@ -218,16 +218,16 @@ def _list_indivisible(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
         yield from (f"run {run_id(run)}: {reason}" for reason in reasons if reason)
 
 
-def _estimate_all(
-    missing: Iterable[Run], recorded: Iterable[Run], records: Sequence[Record], *, kind: str, num_devices: int
-) -> Iterator[Estimate]:
-    """Yield the cost of each run. A training run shared by several runs is counted with the first."""
-    trained = {get_training_id(phase) for run in recorded for phase in list_training_phases(run)}
-    costs = RecordedCosts(records, kind)
+def _estimate_all(missing: Sequence[Run], costs: RecordedCosts, *, num_devices: int) -> Iterator[Estimate]:
+    """Yield the cost of each run without the training runs whose weights exist on this machine.
+
+    A training run shared by several runs is counted with the first.
+    """
+    trained = set(filter(has_ended, {training for run in missing for training in list_trainings(run)}))
     for run in missing:
-        yield estimate(run, costs, kind=kind, num_devices=num_devices, trained=trained)
+        yield estimate(run, costs, num_devices=num_devices, trained=trained)
         # From here on this training run exists, so later runs only load it.
-        trained |= {get_training_id(phase) for phase in list_training_phases(run)}
+        trained.update(list_trainings(run))
 
 
 def _list_readable_records(folders: Iterable[Path]) -> list[Record]:

@@ -1,9 +1,11 @@
 """Estimates of time and memory: they follow from arithmetic and records, and state their error on those records."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +15,22 @@ from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.inputs import Inputs
 from repro.planning import cost
 from repro.planning.clusters import check_clusters, count_largest_domain
-from repro.planning.cost import RecordedCosts, count_operations, estimate
+from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_trainings
 from repro.planning.plan import make_plan
 from repro.planning.requirements import list_requirements
-from repro.records.store import Record, list_records
+from repro.records.store import Record, list_records, write_record
 from repro.spec import Run, base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
-from repro.storage.paths import get_published_records
+from repro.storage.paths import get_published_records, run_folder
+from repro.text import GIB
 from repro.train.chunks import estimate_first_stage_bytes, estimate_second_stage_bytes
 from repro.train.switches import Switches
 from slurm.profiles import Profile
 from slurm.start import LEFT_OUT, LaunchOptions, start
+from tests.leases import take_lease
 
-GIB = 2**30
 NO_RECORDS = [Path("/nowhere")]
+PROVENANCE = {"machine": {"device": "x86_64"}, "training": {}, "evaluation_seconds": 1.0}
 PLAIN = base("desk", num_steps=100)
 CONTEXTUAL = replace(PLAIN, architecture="contextual")
 
@@ -36,6 +40,11 @@ def make_record(run: Run, seconds: float, *, device: str = "x86_64", evaluation_
     measured = {"training": {"seconds": seconds}, "evaluation_seconds": evaluation_seconds}
     provenance = {"machine": {"device": device}, **measured}
     return Record("x", run, {}, provenance, Path("x.json"))
+
+
+def estimate(run: Run, records: Iterable[Record], *, kind: str = "cpu", **options: Any) -> Estimate:
+    """Return the cost of a run by these records."""
+    return cost.estimate(run, RecordedCosts(records, kind), **options)
 
 
 def test_biencoder_operations_match_arithmetic() -> None:
@@ -211,6 +220,26 @@ def test_shared_training_counts_once() -> None:
     plan = make_plan(variants, NO_RECORDS)
     assert plan.totals["num_pairs"] == count_operations(run).num_pairs
     assert [planned.arithmetic.num_pairs > 0 for planned in plan.estimates] == [True, False, False]
+
+
+def test_plan_counts_trainings_without_weights(tmp_path: Path) -> None:
+    """A training run counts until it has ended with its weights on this machine, whether or not a run is recorded."""
+    recorded = base("desk", num_steps=100, pretraining_corpus="desk", num_pretraining_steps=240)
+    missing = replace(recorded, context_seed=1)
+    write_record(tmp_path, recorded, metrics={"m": 1.0}, arrays={}, provenance=PROVENANCE)
+
+    def count_planned_pairs() -> float:
+        return make_plan([recorded, missing], [tmp_path]).totals["num_pairs"] / missing.batch_size
+
+    assert count_planned_pairs() == 100 + 240, "its weights are not here"
+    for training, expected in zip(list_trainings(missing), (240, 0), strict=True):
+        lease = take_lease(run_folder(training) / "training")
+        (run_folder(training) / "checkpoint.safetensors").touch()
+        assert count_planned_pairs() > expected, "a process still trains"
+        lease.release()
+        assert count_planned_pairs() == expected
+    (run_folder(training) / "checkpoint.safetensors").unlink()
+    assert count_planned_pairs() == 240, "its weights were pruned"
 
 
 def test_existing_first_phase_is_not_counted() -> None:

@@ -14,7 +14,7 @@ from repro.data.pairs import read_pairs
 from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.corpora import make_corpus_stage
 from repro.planning import stage_cost
-from repro.planning.cost import estimate
+from repro.planning.cost import RecordedCosts, estimate
 from repro.planning.pairs import MINED, count_domain_sizes, count_pairs
 from repro.planning.plan import make_plan
 from repro.planning.stage_cost import ASSUMPTIONS, RATES, estimate_stage_costs
@@ -95,7 +95,7 @@ def test_imported_corpus_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     corpus = import_source(write_rows(tmp_path / "mine.jsonl", rows), name="mine")
     run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
     assert count_pairs(run) == 40
-    assert estimate(run, []).arithmetic.num_pairs == 3 * 40
+    assert estimate(run, RecordedCosts([], "cpu")).arithmetic.num_pairs == 3 * 40
     monkeypatch.setattr("repro.planning.stage_cost.MIN_PAIRS", 40)
     costs = {cost.name: cost for cost in estimate_stage_costs([run])}
     assert costs["corpus"].pairs.endswith(", 40 pairs") and costs["corpus"].disk_bytes > 40 * 30
