@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from repro.planning.cost import list_training_phases
-from repro.records.store import split_recorded
+from repro.planning.cost import list_trainings
+from repro.records.store import split_recorded, try_read_record
 from repro.spec import Run
-from repro.spec.identity import get_training_id
+from repro.spec.identity import run_id
 from repro.storage.lease import get_live_owner, get_part_owner
-from repro.storage.paths import get_home, get_local_records
+from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.storage.shards import list_redundant_shards
-from slurm.states import get_run_item
 from slurm.sweep import read_run, read_submissions
 
 RETAINED_NAMES = ("metrics.jsonl", "trec", "job.json", "owner", "training")
@@ -28,8 +27,9 @@ MIN_AGE_SECONDS = 3600.0
 def list_leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
     """Yield the removable paths with their sizes in bytes.
 
-    Never includes files of an unrecorded run, records, metrics, logs or scores. It also excludes a training run that
-    another known run needs if that run has no record yet.
+    Includes the training runs of recorded runs, and their first phases. Never includes files of an unrecorded run,
+    records, metrics, logs or scores. It also excludes a training run that another known run needs if that run has no
+    record yet.
     """
     for path in _list_removable_paths(runs):
         yield path, measure_size(path)
@@ -39,15 +39,24 @@ def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
     submitted_runs = {read_run(submission, name) for submission in read_submissions() for name in submission.runs}
     known_runs = {run for run in (*runs, *submitted_runs) if run is not None}
     recorded = set(split_recorded(known_runs, [get_local_records()])[0])
-    needed = {get_training_id(phase) for run in known_runs - recorded for phase in list_training_phases(run)}
-    for run in dict.fromkeys(runs):
-        folder = get_run_item(run).folder
-        if run not in recorded or folder.name in needed or not folder.is_dir():
+    needed = {training for run in known_runs - recorded for training in list_trainings(run)}
+    names = (name for run in runs if run in recorded for name in (run_id(run), *list_trainings(run)))
+    for folder in map(run_folder, dict.fromkeys(names)):
+        if folder.name in needed or not folder.is_dir() or _is_unrecorded_run(folder):
             continue
         if not get_live_owner(folder / "owner") and not get_live_owner(folder / "training"):
             yield from (path for path in sorted(folder.iterdir()) if path.name not in RETAINED_NAMES)
     yield from filter(_is_abandoned, _list_partial_paths(get_home()))
     yield from list_redundant_shards()
+
+
+def _is_unrecorded_run(folder: Path) -> bool:
+    """Return whether a run has started in this folder and has no readable record.
+
+    Its id equals that of the training run, and it may be unknown: neither selected nor launched.
+    """
+    record = get_local_records() / f"{folder.name}.json"
+    return (folder / "owner").is_dir() and not (record.is_file() and try_read_record(record))
 
 
 def is_trained(path: Path) -> bool:

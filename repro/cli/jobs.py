@@ -244,9 +244,9 @@ def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
 
 
 def _describe_weights(trained: Sequence[tuple[Path, int]]) -> str:
-    num_runs = len({path.parent for path, _ in trained})
+    num_trainings = len({path.parent for path, _ in trained})
     size = format_bytes(sum(size for _, size in trained))
-    return f"trained weights of {count_noun(num_runs, 'run')} ({size})"
+    return f"trained weights of {count_noun(num_trainings, 'training run')} ({size})"
 
 
 def _print_removals(removed: Sequence[tuple[Path, int]], verb: str) -> None:

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
+from repro.planning.cost import list_training_phases, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
@@ -158,6 +159,29 @@ def test_prune_keeps_needed_trainings() -> None:
     assert [path.name for path, _ in list_leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"context_seed": 3}, {"pretraining_corpus": "desk", "num_pretraining_steps": 3}],
+    ids=["evaluation", "first phase"],
+)
+def test_prune_finds_recorded_trainings(changes: dict[str, Any]) -> None:
+    """Checkpoints lie in the folders of training runs, which may be those of no run or of another one."""
+    run = replace(RUNS[0], **changes)
+    execute_runs(run)
+    folders = [run_folder(training) for training in list_trainings(run)]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
+    assert [path.parent for path, _ in list_leftovers([run])] == folders
+    other = Job(run=asdict(replace(run, context_seed=4)))
+    write_submission({other.item.name: "7"}, {other.item.name: other.run})
+    assert not list(list_leftovers([run])), "a launched run needs the same training runs"
+    execute_runs(replace(run, context_seed=4))
+    assert len(list(list_leftovers([run]))) == len(folders)
+    (folders[-1] / "owner").mkdir()
+    assert [path.parent for path, _ in list_leftovers([run])] == folders[:-1], "an unrecorded run has started there"
+
+
 def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     execute_runs(RUNS[0])
     path = get_local_records() / f"{run_id(RUNS[0])}.json"
@@ -217,7 +241,7 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     assert "would remove" in invoke("prune", file, "--dry-run").stdout and old.exists()
     weights = run_folder(run_id(RUNS[0])) / "checkpoint.safetensors"
     output = invoke("prune", file).output
-    assert "2 runs" in output and len(output.splitlines()) == 2
+    assert "2 training runs" in output and len(output.splitlines()) == 2
     assert not old.exists() and young.exists() and weights.exists(), "weights are kept without --weights"
     with pytest.raises(ValueError, match="--yes"):
         run_command("prune", file, "--weights")
