@@ -26,14 +26,14 @@ from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, acquire, get_live_owner
-from repro.storage.paths import get_local_records, import_environment, run_folder
+from repro.storage.paths import get_local_records, get_sweeps_folder, import_environment, run_folder
 from repro.storage.platform_info import count_usable_cores
 from repro.text import count_noun, format_seconds
 from slurm.profiles import Profile
 from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
-from slurm.sweep import Task, get_sweep_folder, make_submission
+from slurm.sweep import Task, make_submission
 
 GRACE_SECONDS = 90.0
 """Seconds that Ctrl-C waits for checkpoints before it kills the children."""
@@ -358,7 +358,7 @@ def _describe_exit(status: int) -> str:
 def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
     """Run these jobs on this machine and return the outcome of each item."""
     slots = make_slots(profile, gpus=list_visible_gpus(), num_cores=count_usable_cores())
-    folder = get_sweep_folder(sweep)
+    folder = get_sweeps_folder() / sweep
     queue = LocalQueue(sort_longest_first(tasks), slots, folder, progress)
     queue_folder = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
     lease = acquire(queue_folder)

@@ -171,7 +171,7 @@ class Submission:
     sweep: str
     profile: str
     jobs: Mapping[str, Mapping[str, str]]  # item -> job_id, log, script
-    runs: Mapping[str, Mapping[str, Any]]  # run id -> its fields
+    runs: Mapping[str, Mapping[str, Any]]  # run id -> the fields that differ from its scale
     # item -> names of the stages it waits for
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     queue: str = ""  # local: lease folder of the queue
@@ -217,14 +217,8 @@ def read_run(submission: Submission, name: str) -> Run | None:
 
 def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **metadata: Any) -> Submission:
     """Return the submission that records where these tasks went."""
-    runs = {task.name: dict(task.job.run) for task in tasks if task.item.kind == "run"}
+    # All fields of 41,000 runs would exceed the size that `read_json` accepts.
+    runs = {task.name: difference(run_from_fields(task.job.run)) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}
     code = tasks[0].job.launched_with if tasks else {}
     return Submission(jobs=jobs, runs=runs, needs=needs, code=code, **metadata)
-
-
-def get_sweep_folder(name: str) -> Path:
-    """Return the folder of a sweep, with its submissions, scripts, pickles and logs."""
-    folder = get_sweeps_folder() / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.spec import Run
+from repro.spec import Run, run_from_fields
 from slurm.profiles import Profile
 from slurm.scheduler import fetch_queue
 from slurm.start import LaunchOptions, start
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            submitted_runs = [Run(**fields) for entry in read_submissions() for fields in entry.runs.values()]
+            submitted_runs = [run_from_fields(fields) for entry in read_submissions() for fields in entry.runs.values()]
             pytest.fail(f"still not true after {seconds} s: {[read_trace(), *map(explain_run, submitted_runs)]}")
         time.sleep(0.1)
 

@@ -17,7 +17,7 @@ from repro.planning.cost import list_training_phases
 from repro.records import provenance
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
-from repro.spec.identity import get_training_id, run_id
+from repro.spec.identity import difference, get_training_id, run_id
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
 from slurm.job import Job
@@ -207,6 +207,7 @@ def test_sharing_runs_wait_for_training(fake_slurm: Path) -> None:
     assert "afterany:JOB-OF-runs-1-of-2_0\n" in write_scripts(*ALIKE, RUNS[1])["runs 2 of 2"]
     launch(*ALIKE, RUNS[1])
     assert list_dependencies(fake_slurm) == ["", "afterok:101", "afterok:101,afterany:102_0"]
+    assert read_submissions()[1].runs[run_id(RUNS[1])] == difference(RUNS[1]), "only what differs from the scale"
     assert [set(submission.runs) for submission in read_submissions()[1:]] == [
         {run_id(run) for run in runs} for runs in ((ALIKE[0], RUNS[1]), ALIKE[1:])
     ]
