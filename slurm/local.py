@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from repro.planning.cost import count_operations
+from repro.planning.cost import NO_WORK, count_operations, list_training_phases
 from repro.planning.plan import make_plan
 from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
@@ -308,11 +308,14 @@ class LocalQueue:
 def sort_longest_first(tasks: Sequence[Task]) -> list[Task]:
     """Return the stages in their order, then the runs from longest to shortest, so that no long run remains at the end.
 
-    Run length is estimated by the number of operations. Runs of unknown length come first.
+    Run length is estimated by the number of operations of all training phases. Runs of unknown length come first.
     """
     runs = [task for task in tasks if task.item.kind == "run"]
     stages = [task for task in tasks if task.item.kind != "run"]
-    work = {task.name: count_operations(run_from_fields(task.job.run)) for task in runs}
+    work = {}
+    for task in runs:
+        phases = list_training_phases(run_from_fields(task.job.run))
+        work[task.name] = sum(map(count_operations, phases), NO_WORK)
     # False sorts before True, so runs of unknown length come first.
     return [*stages, *sorted(runs, key=lambda task: (work[task.name].is_known, -work[task.name].flops))]
 

@@ -22,12 +22,13 @@ from repro.stopping import Interrupted, Stopped
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job, _OutcomeRecorder
-from slurm.local import Slot, advise_on_shared_gpus, make_slots
+from slurm.local import Slot, advise_on_shared_gpus, make_slots, sort_longest_first
 from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import cancel
 from slurm.states import JobState, get_run_item
 from slurm.status import get_statuses
+from slurm.sweep import build_tasks
 from tests.leases import find_owner, take_lease
 from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
 from tests.slurm.stand_in import clear_flag, compute_undisturbed_metric, read_trace, set_flag, stages_of
@@ -131,6 +132,13 @@ def test_waiting_run_takes_no_slot() -> None:
     bad = grid(base("smoke", seed=13), context_seed=(0, 1))
     launch(*bad)
     assert get_states(*bad) == ["failed"] * 2, "the second does not wait forever"
+
+
+def test_longest_run_counts_first_phase() -> None:
+    long_phase = base("smoke", num_steps=5, pretraining_corpus="desk", num_pretraining_steps=500)
+    runs = (RUNS[0], replace(RUNS[1], num_steps=50), long_phase)
+    names = [task.name for task in sort_longest_first(build_tasks(runs, HERE, code={})) if task.item.kind == "run"]
+    assert names == [run_id(run) for run in reversed(runs)]
 
 
 def test_run_waits_for_foreign_phase() -> None:
