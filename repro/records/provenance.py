@@ -34,9 +34,8 @@ MADE = "made"
 FIRST_COMMITS_FILE = "FIRST_COMMITS"
 """The day of the first commit of each published record without a time, one "DAY  ID" per line."""
 SIBLINGS = ("experiments", "figures", "slurm")
-MODULES = tuple(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS))
 SETTINGS = ("pyproject.toml", "requirements.lock")
-RUN_SOURCES = (*MODULES, "repro/*.json", *SETTINGS)
+RUN_SOURCES = (*(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS)), "repro/*.json", *SETTINGS)
 """Files whose uncommitted changes count. Edited tests and pages change no number."""
 
 
@@ -109,8 +108,11 @@ def _read_commit_file() -> str | None:
 
 
 def _read_untracked_source() -> str:
-    """Return the names and contents of untracked modules. A new file in experiments/ defines runs by its presence."""
-    names = _run_git("ls-files", "--others", "--exclude-standard", "-z", "--", *MODULES)
+    """Return the names and contents of untracked files in `RUN_SOURCES`.
+
+    A new module in experiments/ and a new manifest of a corpus change runs by their presence.
+    """
+    names = _run_git("ls-files", "--others", "--exclude-standard", "-z", "--", *RUN_SOURCES)
     sources = []
     for name in filter(None, names.split("\0")):
         # a broken link, or removed in the meantime

@@ -74,7 +74,9 @@ def hash_changes(checkout: Path, name: str, content: bytes) -> str | None:
     return get_code_identity()["uncommitted_sha256"]
 
 
-@pytest.mark.parametrize("name", ["experiments/e99_tour.py", "repro/data/deep.py", "repro/module.py"])
+@pytest.mark.parametrize(
+    "name", ["experiments/e99_tour.py", "repro/data/deep.py", "repro/data/new.json", "repro/module.py"]
+)
 def test_changed_code_is_uncommitted(name: str, checkout: Path) -> None:
     """New and edited modules of the code change the hash, also if a byte is no UTF-8."""
     hashes = {hash_changes(checkout, name, content) for content in (b"a = 2\n", b"# caf\xe9\n", b"# caf\xe8\n")}
