@@ -12,6 +12,7 @@ from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
+from repro.planning.cost import list_training_phases
 from repro.records.readable_records import ReadableRecords
 from repro.records.store import has_record
 from repro.spec import Run
@@ -25,9 +26,9 @@ from repro.storage.paths import (
     run_folder,
 )
 from repro.storage.shards import find_parent_stage, parse_part
-from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
 from repro.storage.stages import STAGE_FILE
 from repro.train.checkpoint import METRICS_FILE
+from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
 from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
@@ -248,19 +249,24 @@ def read_stage_state(name: str) -> JobState | None:
 
 
 def read_progress(run: Run) -> TrainingProgress | None:
-    """Return the progress of a run, or None before its first step."""
-    lines = _read_tail(run_folder(get_training_id(run)) / "metrics.jsonl")
-    # A line without its closing brace is being written at this moment.
-    complete_lines = [line for line in lines if line.endswith("}")]
-    if not complete_lines:
-        return None
-    last = json.loads(complete_lines[-1])
+    """Return the progress of a run, or None before its first step. During its first phase, that of the phase."""
+    for phase in list_training_phases(run):
+        lines = _read_tail(run_folder(get_training_id(phase)) / METRICS_FILE)
+        # A line without its closing brace is being written at this moment.
+        complete_lines = [line for line in lines if line.endswith("}")]
+        if complete_lines:
+            return _parse_progress(complete_lines[-1], phase)
+    return None
+
+
+def _parse_progress(line: str, phase: Run) -> TrainingProgress:
+    last = json.loads(line)
     step = last["step"]
     speed = last.get("pairs_per_second")
     seconds_left = None
-    if run.num_steps is not None and speed:
-        seconds_left = (run.num_steps - step) * run.batches_a_step * run.batch_size / speed
-    return TrainingProgress(step, run.num_steps, speed, seconds_left)
+    if phase.num_steps is not None and speed:
+        seconds_left = (phase.num_steps - step) * phase.batches_a_step * phase.batch_size / speed
+    return TrainingProgress(step, phase.num_steps, speed, seconds_left)
 
 
 def get_statuses(runs: Iterable[Run]) -> list[RunStatus]:

@@ -318,6 +318,19 @@ def test_progress_is_read_from_the_end() -> None:
     assert (last.step, last.pairs_per_second) == (999, 100.0)
 
 
+def test_progress_includes_first_phase() -> None:
+    run = base("smoke", num_steps=10, pretraining_corpus="desk", num_pretraining_steps=30, pretraining_batch_size=8)
+    own, first = (run_folder(get_training_id(phase)) / "metrics.jsonl" for phase in list_training_phases(run))
+    for path, step, expected in (
+        (first, 20, (20, 30, 10 * 8 / 4)),
+        (own, 1, (1, 10, 9 * run.batch_size * run.batches_a_step / 4)),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"step": step, "pairs_per_second": 4.0}) + "\n")
+        progress = read_progress(run)
+        assert progress is not None and (progress.step, progress.num_steps, progress.seconds_left) == expected
+
+
 def test_foreign_process_is_left_alone() -> None:
     item = get_run_item(RUNS[0])
     item.lease_folder.mkdir(parents=True)
