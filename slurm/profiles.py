@@ -127,7 +127,8 @@ MINIMA = {
     **dict.fromkeys(("memory_gb", "stage_memory_gb"), 0.001),
 }
 """Lower limits of amounts. The default is 0."""
-LINE_BREAK = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+FORBIDDEN_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+"""A line break or any other control character except a tab."""
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -138,7 +139,7 @@ def check_lines(value: Any, label: str) -> None:
     if isinstance(value, list | tuple):
         for item in value:
             check_lines(item, label)
-    elif isinstance(value, str) and LINE_BREAK.search(value):
+    elif isinstance(value, str) and FORBIDDEN_CHARACTER.search(value):
         raise ValueError(f"{label}={shorten(repr(value))} contains a line break or a control character; write one line")
 
 
