@@ -103,7 +103,8 @@ class DocumentPrefixes:
 
         `index` is the FAISS index of the documents at the first width of the route.
         """
-        pool_sizes = [min(pool, len(self.documents_NW)) for pool in (*route.pools, k)]
+        # A collection that removes self-hits searches for one more than the last pool of the funnel.
+        pool_sizes = [min(max(pool, k), len(self.documents_NW)) for pool in (*route.pools, k)]
         queries_QM = np.ascontiguousarray(take_prefix(queries_QW, route.widths[0]))
         scores_QC, rows_QC = index.search(queries_QM, pool_sizes[0])
         for width, pool in zip(route.widths[1:], pool_sizes[1:], strict=True):

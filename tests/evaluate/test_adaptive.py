@@ -49,6 +49,12 @@ def test_routes_match_brute_force(route: Route) -> None:
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
+def test_extra_hits_pass_every_pool() -> None:
+    """A collection that removes self-hits requests one hit more than the last pool of the funnel has."""
+    places, _ = search(Route("short", (8, 16, 32), (40, 10)), 11)
+    assert places.tolist() == search_by_brute_force(Route("short", (8, 16, 32), (40, 11)), 11)
+
+
 def test_two_stages_match_faiss_refinement() -> None:
     cut = faiss.LinearTransform(WIDTH, 8, False)
     faiss.copy_array_to_vector(np.eye(8, WIDTH, dtype=np.float32).ravel(), cut.A)
