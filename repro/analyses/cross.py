@@ -26,7 +26,7 @@ from repro.evaluate.collections import (
     score_headline,
     search_collection,
 )
-from repro.evaluate.contexts import draw_context
+from repro.evaluate.contexts import draw_context, have_wrong_corpora
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
@@ -41,9 +41,10 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run = inputs.run
     max_domains = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
     suite = Suite(run.suite, tuple(choose_domains(inputs.suite.datasets, max_domains)))
-    if len(suite.datasets) < 2:
+    if not have_wrong_corpora(suite.datasets):
         raise ValueError(
-            f"measure='cross' with suite={run.suite!r}, which has no second collection for another context"
+            f"measure='cross' with suite={run.suite!r}, which has no other corpus for another context; choose a suite of "
+            "several collections with different documents"
         )
     collections = read_collections(suite)
     first_stage = load_first_stage(inputs)
@@ -94,9 +95,12 @@ def _score_under_context(
     """Return the NDCG@10 of each query of each domain, float32 (Q,), under a context drawn from one domain."""
     run = inputs.run
     sample = draw_context("own", context.retrieval, num_contexts=run.num_contexts, seed=run.context_seed)
-    model.set_context(sample.texts, run.context_seed, context.document_role)
-    scores = {}
+    scores, role = {}, ""
     for name, test in tests.items():
+        # As in retrieval, context documents get the prompt of the searched collection. It differs for Quora only.
+        if test.document_role != role:
+            role = test.document_role
+            model.set_context(sample.texts, run.context_seed, role)
         candidates = None if first is None else first.candidates[name]
         scores[name] = score_headline(search_collection(test, *test.embed(model), DEPTH, candidates), test)
     return scores

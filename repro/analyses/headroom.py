@@ -42,7 +42,7 @@ from repro.evaluate.collections import (
     search_collection,
     summarise_scores,
 )
-from repro.evaluate.contexts import wrong_corpora
+from repro.evaluate.contexts import have_wrong_corpora, wrong_corpora
 from repro.evaluate.headroom import compute_context_idf
 from repro.evaluate.lexical import (
     PRIOR,
@@ -72,6 +72,11 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     if model is not None:
         systems = {"repooled": Repooled(model, folder)}
     suite, collections = inputs.suite, read_collections(inputs.suite)
+    if not have_wrong_corpora(suite.datasets):
+        raise ValueError(
+            f"measure='headroom' with suite={suite.name!r}, which has no other corpus for the weights 'wrong'; choose a "
+            "suite of several collections with different documents"
+        )
     others = wrong_corpora(suite.datasets)
     training = compute_training_shares(inputs)
     prior_V = training.compute_prior()

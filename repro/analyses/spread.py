@@ -31,6 +31,11 @@ NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `spread/within`, `between` and `nearest` per document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
     run, datasets = inputs.run, choose_context_datasets(inputs.suite.datasets)
+    if len(datasets) < 2:
+        raise ValueError(
+            f"measure='spread' with suite={run.suite!r}, which has one collection and so one context; choose a suite of "
+            "several collections"
+        )
     collections = list(read_collections(Suite(inputs.suite.name, datasets)).values())
     role, retrieval = collections[0].document_role, collections[0].retrieval
     order = make_rng(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))
@@ -39,7 +44,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     vectors = []
     for collection in collections:
         contexts.append(draw_context("own", collection.retrieval, num_contexts=run.num_contexts, seed=run.context_seed))
-        model.set_context(contexts[-1].texts, run.context_seed, collection.document_role)
+        model.set_context(contexts[-1].texts, run.context_seed, role)
         vectors.append(model.encode(texts, role))
     vectors_CDH = np.stack(vectors)
     arrays = compute_distances(vectors_CDH)
@@ -75,7 +80,7 @@ def compute_distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:
     distances = cdist(flat, flat).reshape(num_documents, num_contexts, num_documents, num_contexts)
     by_pair_DD = distances.mean(axis=(1, 3))
     # The mean over contexts includes the distance 0 of a vector to itself, which must not count.
-    own_D = np.diagonal(by_pair_DD) * num_contexts / max(1, num_contexts - 1)
+    own_D = np.diagonal(by_pair_DD) * num_contexts / (num_contexts - 1)
     others_DD = np.where(np.eye(num_documents, dtype=bool), np.nan, by_pair_DD)
     return {
         "spread/within": own_D,

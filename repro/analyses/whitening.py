@@ -56,7 +56,7 @@ from repro.evaluate.collections import (
     summarise_scores,
 )
 from repro.evaluate.comparison import paired_gaps
-from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.contexts import draw_context, have_wrong_corpora, wrong_corpora
 from repro.evaluate.suites import Encoder, get_path_name
 from repro.pipeline.corpora import CORPORA, load_run_suite
 from repro.pipeline.inputs import Inputs
@@ -122,7 +122,7 @@ class Corpora:
     """The vectors from which moments are estimated: each collection, its wrong corpus, and training text."""
 
     own: Mapping[str, Vectors]
-    others: Mapping[str, str]  # the wrong corpus of each collection, empty for a single collection
+    others: Mapping[str, str]  # the wrong corpus of each collection, empty if the suite has none
     training: Vectors
 
     @property
@@ -146,7 +146,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     own = {name: embedder.embed(collection) for name, collection in collections.items()}
     sizes = [len(embedded.documents_DH) for embedded in own.values()]
     parameters, validation = choose_parameters(inputs, embedder)
-    others = wrong_corpora(suite.datasets) if len(sizes) > 1 else {}
+    others = wrong_corpora(suite.datasets) if have_wrong_corpora(suite.datasets) else {}
     corpora = Corpora(own, others, embedder.embed(format_training_text(inputs, max(sizes))))
     values_by_path: dict[str, list[np.ndarray]] = {}
     for name, collection in collections.items():

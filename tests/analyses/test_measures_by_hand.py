@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,23 @@ import pytest
 import torch
 
 import repro.evaluate.collections as collections_module
-from repro.analyses import Measured, batches, cluster, cross, disagreement, divergence, neighbours, retrieval, spread
+from repro.analyses import (
+    Measured,
+    batches,
+    cluster,
+    cross,
+    disagreement,
+    divergence,
+    headroom,
+    neighbours,
+    retrieval,
+    spread,
+    whitening,
+)
 from repro.analyses.batch_text import LONGEST_TEXT, shorten
 from repro.batches.mask import compute_content_keys
-from repro.data.beir import Suite, SuiteDataset, load_beir
+from repro.data.beir import Suite, SuiteDataset, load_beir, write_beir_folder
+from repro.data.paper.quirks import Quirks
 from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
@@ -28,6 +42,7 @@ from repro.train.trainer import build_filter, build_sampler
 from tests.analyses.by_hand import (
     ContextBlindRanker,
     HandMadePairs,
+    RandomVectors,
     Ranker,
     make_collection,
     make_inputs,
@@ -86,6 +101,27 @@ def test_spread_is_over_contexts(
     assert metrics["spread/within"] == pytest.approx(within, abs=1e-3)
     assert metrics["spread/between"] == metrics["spread/nearest"] == pytest.approx(between, abs=1e-4)
     assert metrics["spread/kept_apart"] == kept_apart
+
+
+def test_spread_needs_two_contexts(searched: Inputs, tmp_path: Path) -> None:
+    alone = make_inputs(searched.run, suite=Suite("desk", searched.suite.datasets[:1]))
+    with pytest.raises(ValueError, match="measure='spread'"):
+        spread.measure(alone, Ranker(), tmp_path)
+
+
+def test_copies_are_no_wrong_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The held-out domains of one import share their documents. Whitening then lacks the wrong corpus."""
+    home = make_numbered_collection("home", 20, (0, 3))
+    suite = write_collections(tmp_path, home, replace(home, name="copy"))
+    for analysis, architecture in ((cross, "contextual"), (headroom, "none")):
+        run = base("smoke", architecture=architecture)
+        with pytest.raises(ValueError, match="different documents"):
+            analysis.measure(make_inputs(run, suite=suite), Ranker() if analysis is cross else None, tmp_path / "run")
+    monkeypatch.setattr(whitening, "load_validation_suite", lambda inputs: None)
+    pairs = HandMadePairs([0] * 20)
+    inputs = make_inputs(base("smoke", measure="whitening"), suite=suite, pairs=pairs)
+    views = {path.split("/")[0] for path in whitening.measure(inputs, RandomVectors(), tmp_path / "run").metrics}
+    assert {"desk+whitened", "desk+whitened-random"} < views and "desk+whitened-wrong" not in views
 
 
 def test_divergence_matches_plain_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

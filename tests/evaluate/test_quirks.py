@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from repro.analyses import cross, mteb
+from repro.analyses import cross, mteb, spread
 from repro.data.beir import Retrieval, Suite, SuiteDataset, load_beir, load_suite, write_beir_folder, write_suite
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.evaluate import first_stage
@@ -44,9 +44,11 @@ class Mirror:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def write_debates(tmp_path: Path, name: str, judgements: dict[str, dict[str, int]], split: str = "test") -> Suite:
+def write_debates(
+    tmp_path: Path, name: str, judgements: dict[str, dict[str, int]], split: str = "test", extra: tuple[str, ...] = ()
+) -> Suite:
     queries = {i: t for i, t in zip(IDS, DOCUMENTS, strict=True) if i in judgements}
-    data = Retrieval(name, IDS, DOCUMENTS, tuple(queries), tuple(queries.values()), judgements)
+    data = Retrieval(name, IDS + extra, DOCUMENTS + extra, tuple(queries), tuple(queries.values()), judgements)
     write_beir_folder(tmp_path / name, data, split)
     return Suite("odd", (SuiteDataset(name, "family", tmp_path / name),))
 
@@ -83,7 +85,8 @@ def test_self_hits_are_removed_at_full_depth(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["arguana", "quora"])
 def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> None:
-    odd, usual = (write_debates(tmp_path, folder, COUNTERS) for folder in (name, "debates"))
+    odd = write_debates(tmp_path, name, COUNTERS)
+    usual = write_debates(tmp_path, "debates", COUNTERS, extra=("against",))
     suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
     inputs = make_inputs(base("desk", architecture="contextual", num_contexts=2), suite=suite)
     measured, expected = cross.measure(inputs, encoder, tmp_path), evaluate_suite(Mirror(), suite, num_contexts=2)
@@ -91,7 +94,19 @@ def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> Non
         assert measured.metrics[f"cross/{test}/{test}/ndcg_at_10"] == expected.metrics[f"desk/{test}/ndcg_at_10"]
     assert measured.provenance["datasets"] == expected.provenance["datasets"]
     role = "query" if name == "quora" else "document"
-    assert encoder.roles == ["query", role, "query", "document"] * 2 and encoder.context_roles == [role, "document"]
+    assert encoder.roles == ["query", role, "query", "document"] * 2
+    # Each context has the role of the searched collection, and is set again only if that role differs.
+    assert encoder.context_roles == (["query", "document"] * 2 if name == "quora" else ["document"] * 2)
+
+
+@pytest.mark.parametrize(("name", "role"), [("arguana", "document"), ("quora", "query")])
+def test_spread_contexts_have_one_role(tmp_path: Path, name: str, role: str) -> None:
+    """The role is that of the embedded documents, which come from the first collection."""
+    odd, usual = (write_debates(tmp_path, folder, COUNTERS) for folder in (name, "debates"))
+    inputs = make_inputs(base("desk", num_contexts=2), suite=Suite("desk", odd.datasets + usual.datasets))
+    encoder = Mirror()
+    spread.measure(inputs, encoder, tmp_path)
+    assert encoder.roles == encoder.context_roles == [role, role]
 
 
 def test_self_hits_are_removed_in_mteb(tmp_path: Path) -> None:
