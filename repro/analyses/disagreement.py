@@ -40,9 +40,11 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     families_C = np.array([dataset.family for dataset in suite.datasets])
     owner_N = np.repeat(np.arange(len(members)), [len(collection.retrieval.documents) for collection in members])
     owner_Q = np.repeat(np.arange(len(members)), [len(collection.retrieval.queries) for collection in members])
-    relevant = _list_relevant_documents(members)
+    relevant, own_rows_Q = _find_known_documents(members)
     outcomes = {
-        width: classify_hits(find_nearest(queries_QW, documents_NW, width), relevant, owner_N, owner_Q, families_C)
+        width: classify_hits(
+            find_nearest(queries_QW, documents_NW, width, own_rows_Q), relevant, owner_N, owner_Q, families_C
+        )
         for width in nested_widths(run) or list_standard_widths(run.hidden_size)
     }
     is_right = {width: outcomes_Q == OUTCOMES.index("relevant") for width, outcomes_Q in outcomes.items()}
@@ -57,9 +59,13 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     return Measured(metrics, arrays, {"name": suite.name, "datasets": describe_datasets(suite, collections)})
 
 
-def _list_relevant_documents(members: list[Collection]) -> list[set[int]]:
-    """Return the rows of the relevant documents of each query, among the documents of all collections."""
+def _find_known_documents(members: list[Collection]) -> tuple[list[set[int]], np.ndarray]:
+    """Return the rows of each query's relevant documents, and the row of its self-hit or −1, int64 (Q,).
+
+    Rows are those of the documents of all collections. A self-hit is removed as in `remove_self_hits`.
+    """
     relevant: list[set[int]] = []
+    own_rows: list[int] = []
     first_row = 0
     for collection in members:
         retrieval = collection.retrieval
@@ -67,8 +73,10 @@ def _list_relevant_documents(members: list[Collection]) -> list[set[int]]:
         for query_id in retrieval.query_ids:
             grades = retrieval.judgements.get(query_id, {})
             relevant.append({row_by_id[key] for key, grade in grades.items() if grade > 0 and key in row_by_id})
+            is_removed = collection.quirks.removes_self_hits and query_id not in grades
+            own_rows.append(row_by_id.get(query_id, -1) if is_removed else -1)
         first_row += len(retrieval.document_ids)
-    return relevant
+    return relevant, np.array(own_rows)
 
 
 def classify_hits(

@@ -189,7 +189,8 @@ def subtract_hubness(queries_QH: np.ndarray, documents_DH: np.ndarray, weight: f
 def normalize(vectors_NH: np.ndarray) -> np.ndarray:
     """Return unit vectors along the last axis, float32 (…, N, H). A zero vector stays zero."""
     norms_N1 = np.linalg.norm(vectors_NH, axis=-1, keepdims=True)
-    unit_NH: np.ndarray = (vectors_NH / np.maximum(norms_N1, np.finfo(np.float32).tiny)).astype(np.float32)
+    # The smallest positive float keeps a zero vector at zero instead of NaN.
+    unit_NH: np.ndarray = (vectors_NH / np.maximum(norms_N1, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
     return unit_NH
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from repro.evaluate.adaptation import normalize
+
 VIEW = re.compile(r"(?:(?:([a-z]+)-)?width|(svd))(\d+)")
 OWN, ROTATED = "own", "svd"
 BLOCK = 1024
@@ -24,19 +26,26 @@ def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = Fal
     With `keeps_lengths` the prefix is not normalised, for models whose vector lengths carry information.
     """
     prefix_NM = np.asarray(vectors_NW[:, :width], np.float32)
-    if keeps_lengths:
-        return prefix_NM
-    # The smallest positive float keeps a zero prefix at zero instead of NaN.
-    norms_N1 = np.linalg.norm(prefix_NM, axis=1, keepdims=True)
-    unit_NM: np.ndarray = prefix_NM / np.maximum(norms_N1, np.finfo(np.float32).tiny)
-    return unit_NM
+    return prefix_NM if keeps_lengths else normalize(prefix_NM)
 
 
-def find_nearest(vectors_NW: np.ndarray, others_KW: np.ndarray, width: int) -> np.ndarray:
-    """Return the row of the most similar other vector by the prefix of one width, int64 (N,). Ties go to the smaller row."""
+def find_nearest(
+    vectors_NW: np.ndarray, others_KW: np.ndarray, width: int, excluded_N: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the row of the most similar other vector by the prefix of one width, int64 (N,). Ties go to the smaller row.
+
+    `excluded_N` is a row that each vector must not find, or −1.
+    """
     vectors_NM, others_KM = take_prefix(vectors_NW, width), take_prefix(others_KW, width)
-    starts = range(0, len(vectors_NM), BLOCK)
-    return np.concatenate([(vectors_NM[row : row + BLOCK] @ others_KM.T).argmax(axis=1) for row in starts])
+    nearest = []
+    for start in range(0, len(vectors_NM), BLOCK):
+        scores_BK = vectors_NM[start : start + BLOCK] @ others_KM.T
+        if excluded_N is not None:
+            excluded_B = excluded_N[start : start + BLOCK]
+            rows = np.flatnonzero(excluded_B >= 0)
+            scores_BK[rows, excluded_B[rows]] = -np.inf
+        nearest.append(scores_BK.argmax(axis=1))
+    return np.concatenate(nearest)
 
 
 def list_views(contexts: Sequence[str], widths: Iterable[int]) -> list[str]:

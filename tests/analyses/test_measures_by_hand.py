@@ -386,6 +386,21 @@ def test_outcomes_by_hand(tmp_path: Path) -> None:
     assert measured.arrays["desk+width32/mean/relevant"].tolist() == [1, 1, 0, 1, 1]
 
 
+def test_outcomes_skip_self_hits(tmp_path: Path) -> None:
+    """Each query is the copy of a document, which is removed unless the query judges it."""
+    cats = make_numbered_collection("cats", 3, (2, 1))
+    ids = cats.document_ids[:2]
+    judgements = dict(zip(ids, cats.judgements.values(), strict=True))
+    write_beir_folder(tmp_path / "cats", replace(cats, query_ids=ids, judgements=judgements))
+    dataset = SuiteDataset("cats", "animals", tmp_path / "cats", Quirks(removes_self_hits=True))
+    texts = {"cats text 0": (0, 0), "cats text 1": (1, 1), "cats text 2": (0, 2)}
+    texts |= {"cats asks 0": (0, 0), "cats asks 1": (1, 1)}
+    inputs = make_inputs(base("smoke", nested_sizes="8+32"), suite=Suite("desk", (dataset,)))
+    measured = disagreement.measure(inputs, Placed(texts), tmp_path)
+    assert measured.arrays["desk+width8/mean/relevant"].tolist() == [1, 1]
+    assert measured.arrays["desk+width32/mean/relevant"].tolist() == [1, 1]
+
+
 def test_regained_counts_narrow_successes(tmp_path: Path) -> None:
     """A query that is right at 8 dimensions and wrong with all of them is regained."""
     suite = write_collections(tmp_path, make_numbered_collection("cats", 2, (0, 1)))
