@@ -1,12 +1,12 @@
 """Measure the divergence between the word statistics of each evaluation set and those of the training text (figure 8).
 
-The paper names "the difference in IDF" without a formula. Ours: words are WordPiece tokens of whole documents. The IDF
-of a word in a text of n documents is idf(w) = −log((df(w) + ½) / (n + 1)). The divergence of a test corpus D from the
-training corpus T is the mean of |idf_T(w) − idf_D(w)| over words, weighted by the share of documents of D with the word.
-A word in every second document of D that is rare in T counts a lot. A word seen once in D counts little, since its IDF
-mostly reflects the size of D. The unit is nats.
+The paper names "the difference in IDF" without a formula. Ours: words are WordPiece tokens, the first 512 of each
+document. The IDF of a word in a text of n documents is idf(w) = −log((df(w) + ½) / (n + 1)). The divergence of a test
+corpus D from the training corpus T is the mean of |idf_T(w) − idf_D(w)| over words, weighted by the share of documents of
+D with the word. A word in every second document of D that is rare in T counts a lot. A word seen once in D counts little,
+since its IDF mostly reflects the size of D. The unit is nats.
 
-Shapes: V words of the vocabulary.
+Shapes: D datasets, V words of the vocabulary.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
+from repro.data.beir import compute_mean_weights
 from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.lexical import count_document_frequency
 from repro.evaluate.suites import Encoder
@@ -38,14 +39,12 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         except ValueError as error:
             raise ValueError(f"{dataset.name}: {error}") from error
     metrics = {f"{run.suite}/{name}/idf_divergence": value for name, value in divergences.items()}
-    metrics[f"{run.suite}/mean/idf_divergence"] = float(np.mean(list(divergences.values())))
-    arrays = {f"{run.suite}/mean/idf_divergence": np.array(list(divergences.values()))}
-    provenance = {
-        "name": run.suite,
-        "datasets": describe_datasets(suite, collections),
-        "num_training_documents": len(pairs),
-    }
-    return Measured(metrics, arrays, provenance)
+    rows = describe_datasets(suite, collections)
+    # Parts of one dataset count once together, as in the means of all other analyses.
+    weighted_D = np.array(list(divergences.values())) * (compute_mean_weights(rows) or 1.0)
+    metrics[f"{run.suite}/mean/idf_divergence"] = float(weighted_D.mean())
+    arrays = {f"{run.suite}/mean/idf_divergence": weighted_D}
+    return Measured(metrics, arrays, {"name": run.suite, "datasets": rows, "num_training_documents": len(pairs)})
 
 
 def compute_idf_divergence(train_V: np.ndarray, num_train: int, test_V: np.ndarray, num_test: int) -> float:

@@ -93,7 +93,6 @@ def load_first_stage(inputs: Inputs) -> FirstStage | None:
         "depth": run.rerank_depth,
         "recall": recall,
     }
-    provenance["mean_recall"] = float(np.mean([recall[name] for name in names]))
     return FirstStage({name: read_run(folder / f"{name}{RUN_ENDING}") for name in names}, provenance)
 
 

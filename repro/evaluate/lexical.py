@@ -16,13 +16,13 @@ from scipy.sparse import coo_array, csr_array
 
 from repro.data.beir import Retrieval
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
-from repro.evaluate.retrieval import Matrix
+from repro.evaluate.retrieval import BM25_PARAMETERS, Matrix
 
 PRIOR = 8.0
 """Weight of the training text in documents. Without it, a few documents would suggest that most words never occur."""
-K1, B = 0.9, 0.4
-"""Parameters of the BM25 reference (`repro.evaluate.retrieval`)."""
+K1, B = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
 MAX_TOKENS = 512
+"""Tokens of a text that count. The rest of a longer text is ignored."""
 
 Vectors = tuple[Matrix, Matrix]
 """Vectors of queries and documents, float32 (Q, H) and (D, H), dense or sparse, compared by inner product."""
@@ -53,7 +53,7 @@ class DocumentFrequencies:
 
 
 def count_document_frequency(blocks: Iterable[Sequence[str]]) -> np.ndarray:
-    """Return the number of texts that contain each word, int64 (V,)."""
+    """Return the number of texts that contain each word in their first `MAX_TOKENS` tokens, int64 (V,)."""
     tokenizer = load_tokenizer("minilm")
     size = tokenizer.get_vocab_size()
     frequency_V = np.zeros(size, np.int64)
@@ -102,7 +102,7 @@ def _count_words(tokens: Tokens, words_W: np.ndarray) -> csr_array:
 
 
 def tokenize_words(texts: Sequence[str]) -> Tokens:
-    """Return the tokens of whole texts without special tokens."""
+    """Return the tokens of texts up to `MAX_TOKENS`, without special tokens."""
     tokens = tokenize(list(texts), load_tokenizer("minilm"), MAX_TOKENS)
     # The first and the last token of each text are special tokens.
     is_word = np.ones(len(tokens.ids), bool)

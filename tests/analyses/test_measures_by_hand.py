@@ -146,6 +146,12 @@ def test_divergence_matches_plain_loops(tmp_path: Path, monkeypatch: pytest.Monk
     assert metrics["desk/same/idf_divergence"] == 0.0
     assert metrics["desk/other/idf_divergence"] == pytest.approx(expected)
     assert metrics["desk/mean/idf_divergence"] == pytest.approx(expected / 2)
+    parts = Suite(
+        "desk", (*suite.datasets[:1], *(suite.datasets[1]._replace(name=name, part_of="forum") for name in "xy"))
+    )
+    measured = divergence.measure(make_inputs(run, pairs=inputs.pairs, suite=parts), None, tmp_path)
+    assert measured.metrics["desk/mean/idf_divergence"] == pytest.approx(expected / 2), "two parts count once"
+    assert measured.arrays["desk/mean/idf_divergence"].mean() == pytest.approx(expected / 2)
     with pytest.raises(ValueError, match="no word distinguishes its 1 documents"):
         divergence.compute_idf_divergence(np.ones(3), 2, np.ones(3), 1)
 
