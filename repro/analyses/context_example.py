@@ -18,7 +18,7 @@ from repro.analyses.context_words import (
     Word,
     explain_query,
     find_changed_words,
-    find_largest_moves,
+    find_largest_gain,
 )
 from repro.evaluate.retrieval import read_run
 from repro.evaluate.suites import get_path_name
@@ -60,7 +60,7 @@ def _choose_query(scored: ScoredModel) -> tuple[str, Query]:
         for dataset in scored.inputs.suite.datasets
         for query in scored.list_judged_queries(dataset.name)
     ]
-    dataset, identifier = queries[find_largest_moves(own_Q, wrong_Q)]
+    dataset, identifier = queries[find_largest_gain(own_Q, wrong_Q)]
     retrieval = scored.collections[dataset].retrieval
     return dataset, Query(retrieval.queries[retrieval.query_ids.index(identifier)], identifier)
 

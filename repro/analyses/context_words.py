@@ -12,7 +12,6 @@ Shapes: W different words of a text, D size of a vector.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -28,8 +27,8 @@ from repro.evaluate.collections import Collection
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.retrieval import rank_by_score, score
 from repro.evaluate.suites import Encoder
+from repro.evaluate.terms import WORD
 
-WORD = re.compile(r"\w+")
 Hits = Mapping[str, float]
 """Scores of the best documents of one query, by id."""
 
@@ -210,7 +209,7 @@ class TextProbe:
 
 def list_words(text: str) -> list[str]:
     """Return the different words of a text in lower case, in order."""
-    return list(dict.fromkeys(WORD.findall(text.lower())))
+    return list(dict.fromkeys(word.lower() for word in WORD.findall(text)))
 
 
 def remove_word(text: str, word: str) -> str:
@@ -234,7 +233,7 @@ def truncate_to_model(encoder: Encoder, text: str, role: str) -> str:
     return text[: max(0, end - (len(prompted) - len(text)))]
 
 
-def find_largest_moves(own_Q: np.ndarray, wrong_Q: np.ndarray) -> int:
+def find_largest_gain(own_Q: np.ndarray, wrong_Q: np.ndarray) -> int:
     """Return the index of the query that gains most from the own context over the wrong one. Ties go to the first."""
     return int(np.argmax(np.round(own_Q.astype(np.float64) - wrong_Q, 6)))
 

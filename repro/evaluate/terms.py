@@ -40,8 +40,9 @@ def _format_ranges(category: str) -> str:
 
 _MARKS = _format_ranges("M") + "\u200c\u200d"
 _WORD = rf"(?:[^\W{SPACELESS}]+[{_MARKS}]*)+(?:(?:\+\+|#)(?!\w))?"
+WORD = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}")
 _OPERATOR = rf"(?<!\S)[{OPERATORS}](?!\S)|[{OPERATORS}]{{2,}}"
-TERM = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}|{_OPERATOR}|[+=<>|~$]|[{_format_ranges('S')}]")
+TERM = re.compile(rf"{WORD.pattern}|{_OPERATOR}|[+=<>|~$]|[{_format_ranges('S')}]")
 DOTS = re.compile(r"[.?!\-*]+")
 """Ends of sentences, dashes and rules, which are not operators."""
 

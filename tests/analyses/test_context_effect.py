@@ -26,7 +26,7 @@ from repro.analyses.context_words import (
     Word,
     explain_query,
     find_changed_words,
-    find_largest_moves,
+    find_largest_gain,
     list_words,
     remove_word,
     truncate_to_model,
@@ -237,6 +237,20 @@ def test_words_are_removed_everywhere() -> None:
     assert remove_word("the then the", "the") == "then"
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "without_first"),
+    [
+        ("हिन्दी में", ["हिन्दी", "में"], "में"),
+        ("東京に行く", ["東", "京", "に", "行", "く"], "京に行く"),
+        ("İzmir İzmir ve", ["i̇zmir", "ve"], "ve"),
+    ],
+    ids=["vowel signs", "no spaces", "dotted capital"],
+)
+def test_words_of_other_scripts(text: str, words: list[str], without_first: str) -> None:
+    assert list_words(text) == words
+    assert remove_word(text, words[0]) == without_first
+
+
 def test_explanation_matches_cosines() -> None:
     """Word weights are shares of 1 − cosine without the word. Vectors move by 1 − cosine from the own context."""
     model = make_contextual()
@@ -295,7 +309,7 @@ def test_record_shows_query_that_gains_most(tmp_path: Path) -> None:
 
 
 def test_first_of_equal_queries_is_taken() -> None:
-    assert find_largest_moves(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
+    assert find_largest_gain(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
 
 
 def test_changed_words_are_ordered_by_gain() -> None:
