@@ -6,7 +6,7 @@ All paths start with `context_effect/`. A group is a collection, a family, or `m
    under documents of another corpus. `own_minus_random` and `own_minus_null` compare with training documents and the
    null context. `evaluate/comparison.py` defines the intervals.
 2. `headroom/GROUP/difference` and `headroom_taken/GROUP/share`: the gain of word overlap from the same context
-   documents, and the model's gain as a share of it (below).
+   documents, and the model's gain as a share of it (below). Only for families and `mean`.
 3. `context_cosine/within/cosine`: mean cosine of two different context vectors of one corpus. `across`: of two corpora.
 4. `moved_by_wrong/GROUP/cosine_distance`: 1 − cosine of the vectors of a document under the own and the wrong context,
    as a mean over `NUM_MOVED` documents per collection. `moved_by_null` is the same for the null context.
@@ -112,7 +112,8 @@ def measure_context_effect(scored: ScoredModel) -> dict[str, float]:
         gaps = paired_gaps(own_Q, other_Q, scored.datasets)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        word_scores = compute_word_scores(scored.inputs) if kind == "wrong" else None
+        # A large suite has no headroom.
+        word_scores = read_word_scores(scored.inputs.graph.headroom.build()) if kind == "wrong" else None
         if word_scores is not None:
             metrics |= compute_headroom_metrics(gaps, word_scores, scored.datasets)
     probe = ContextProbe([kind for kind in OTHERS if scored.get_scores(kind) is not None], scored.count, scored.seed)
@@ -149,14 +150,6 @@ def compute_headroom_shares(gains: Mapping[str, Gap], headroom: Mapping[str, Gap
         metrics |= {f"headroom_taken/{group}/share": share.difference}
         metrics |= {f"headroom_taken/{group}/low": share.low, f"headroom_taken/{group}/high": share.high}
     return metrics
-
-
-def compute_word_scores(inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the NDCG@10 of word overlap under the own and the wrong context documents, float32 (Q,) each.
-
-    Builds the stage `headroom` if needed. Returns None for a large suite.
-    """
-    return read_word_scores(inputs.graph.headroom.build())
 
 
 @dataclass

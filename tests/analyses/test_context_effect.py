@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,7 +131,13 @@ def test_movement_is_one_minus_cosine(worded: Inputs) -> None:
     for layer in (*(f"layer_{number}" for number in range(1, model.config.num_layers + 1)), "even"):
         shares = [metrics[f"attention/{layer}/{part}"] for part in ("contexts", "prompts", "text")]
         assert sum(shares) == pytest.approx(1)
-    assert -1 <= metrics["context_cosine/across/cosine"] < metrics["context_cosine/within/cosine"] + 1 <= 2.001
+    corpora = []
+    for name in collections:
+        model.set_context(draw_context("own", collections[name].retrieval, num_contexts=2, seed=0).texts)
+        vectors_CD = model.context_vectors()[:2].double().numpy()
+        corpora.append(vectors_CD / np.linalg.norm(vectors_CD, axis=1, keepdims=True))
+    cosines = [metrics[f"context_cosine/{name}/cosine"] for name in ("within", "across")]
+    assert cosines == pytest.approx(compute_mean_cosines(corpora))
 
 
 def test_tiny_movements_are_exact() -> None:
@@ -293,11 +300,10 @@ def test_only_text_read_is_explained() -> None:
     assert truncate_to_model(Ranker(), text, "document") == text
 
 
-@pytest.mark.usefixtures("no_headroom")
-def test_record_shows_query_that_gains_most(tmp_path: Path) -> None:
+def test_record_shows_query_that_gains_most(tmp_path: Path, no_headroom: SimpleNamespace) -> None:
     home = make_collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
     rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
-    inputs = make_inputs(RUN, suite=write_collections(tmp_path, home, rival))
+    inputs = make_inputs(RUN, suite=write_collections(tmp_path, home, rival), graph=no_headroom)
     rows = retrieval.measure(inputs, Ranker(), tmp_path / "run").exhibits[EXHIBIT]
     cells = {row["what"]: tuple(row[kind] for kind in ("text", *KINDS)) for row in rows[:2]}
     assert cells == {
