@@ -115,7 +115,7 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     order = np.argsort(-scores_M, kind="stable")
 
     def explain_others(columns: np.ndarray) -> tuple[Other, ...]:
-        return tuple(_explain_other(view, query, documents_M, row, column, run.filter_model) for column in columns)
+        return tuple(_explain_other(view, query, documents_M, row, column, run) for column in columns)
 
     return Pair(
         place=row + 1,
@@ -130,20 +130,20 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     )
 
 
-def _explain_other(
-    view: BatchView, query: str, documents_M: list[str], row: int, column: int, filter_model: str | None
-) -> Other:
+def _explain_other(view: BatchView, query: str, documents_M: list[str], row: int, column: int, run: Run) -> Other:
     assert view.scores_BM is not None, "the viewer computes scores"
     reason = ""
     if view.masked_BM[row, column]:
         reason = "as near as its own document, or nearer"
+        if run.filter_margin:
+            reason = f"its score is at least that of its own document {run.filter_margin:+g}"
         if view.keys_M[column] == view.keys_M[row]:
             reason = "the same text"
         elif view.known_BM is not None and view.known_BM[row, column]:
             is_query = view.keys_M[column] == compute_content_keys([query])[0]
             reason = "the text of the query" if is_query else "another document of the same query"
-        elif filter_model and view.filter_scores_BM is not None:
+        elif run.filter_model and view.filter_scores_BM is not None:
             # The printed scores are those of the surrogate, which is another encoder.
             own, other = view.filter_scores_BM[row, [row, column]]
-            reason += f" ({filter_model}: {other:.3f}, own {own:.3f})"
+            reason += f" ({run.filter_model}: {other:.3f}, own {own:.3f})"
     return Other(int(column) + 1, float(view.scores_BM[row, column]), documents_M[column], reason)
