@@ -22,7 +22,7 @@ from repro.statistics.units import load_units, read_metric, split_by_stratum
 
 MIN_TREND_VALUES = 3
 """Values of the axis that a trend needs."""
-MEAN = "{suite}/mean/ndcg_at_10"
+MEAN_NDCG = "{suite}/mean/ndcg_at_10"
 
 
 class MissingRunsError(Exception):
@@ -86,8 +86,10 @@ class Contrast:
 
     def restrict_to_collection(self, name: str) -> Contrast:
         """Return the same contrast on one collection instead of the mean over all."""
-        path = MEAN.replace("mean", name)
-        weights = {(system, metric.replace(MEAN, path)): weight for (system, metric), weight in self.weights.items()}
+        path = MEAN_NDCG.replace("mean", name)
+        weights = {
+            (system, metric.replace(MEAN_NDCG, path)): weight for (system, metric), weight in self.weights.items()
+        }
         return Contrast(weights)
 
 

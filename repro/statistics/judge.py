@@ -27,7 +27,7 @@ from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run,
 from repro.spec.scales import get_scale
 from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
 from repro.statistics.contrasts import (
-    MEAN,
+    MEAN_NDCG,
     Contrast,
     Evidence,
     MissingRunsError,
@@ -89,6 +89,7 @@ class Judgement:
     num_runs: int = 0
     is_small: bool = False
     p: float | None = None  # of a headline claim, corrected by Holm
+    level: float = ALPHA  # of a headline claim, that of its rank in the Holm family
     blind: Comparison | None = None  # compared with the context-blind model
     yours: tuple[float, ...] = ()  # the same effects from the reader's own records
     note: str = ""
@@ -145,7 +146,6 @@ class Judgement:
 
         num_seeds = []
         thresholds = self._thresholds
-        alpha = ALPHA if self.p is None else ALPHA * min(1.0, _get_p_of_word(self) / self.p)
         for comparison in self.comparisons:
             deviation = float(np.std(comparison.by_seed, ddof=1))
             # a comparison that already excludes its thresholds needs no more seeds
@@ -154,11 +154,13 @@ class Judgement:
                 continue
             # The weakest comparison decides. The smallest gap is the hardest one to exclude.
             gap = min(abs(comparison.effect - threshold) / deviation for threshold in thresholds)
-            if TTestPower().power(gap, MAX_SEEDS, alpha) < POWER:
-                return None
             # A search over all sizes, because `solve_power` may not converge for very small effects.
-            sizes = range(2, MAX_SEEDS + 1)
-            num_seeds.append(next(size for size in sizes if TTestPower().power(gap, size, alpha) >= POWER))
+            sizes = np.arange(2, MAX_SEEDS + 1)
+            # The power is NaN at some sizes, so the sizes are not searched by bisection.
+            enough = sizes[TTestPower().power(gap, sizes, self.level) >= POWER]
+            if not len(enough):
+                return None
+            num_seeds.append(int(enough[0]))
         return max(num_seeds, default=None)
 
 
@@ -332,7 +334,7 @@ def _compute_collection_interval(contrast: Contrast, evidence: Evidence) -> tupl
 
     The parts of one dataset are one value together, as in the mean.
     """
-    if any(metric != MEAN for _, metric in contrast.weights):
+    if any(metric != MEAN_NDCG for _, metric in contrast.weights):
         return None
     datasets = next(iter(evidence.records.values())).provenance["suite"]["datasets"]
     # Descriptive: collections are few and no random sample.
@@ -386,8 +388,10 @@ def _correct_headlines(judgements: list[Judgement], scale: str) -> list[Judgemen
     from statsmodels.stats.multitest import multipletests
 
     p_values = [_get_p_of_word(judgements[index]) for index in family]
-    for index, p in zip(family, multipletests(p_values, ALPHA, method="holm")[1], strict=True):
-        judged = replace(judgements[index], p=float(p))
+    corrected = multipletests(p_values, ALPHA, method="holm")[1]
+    ranks = np.argsort(np.argsort(p_values, kind="stable"))
+    for index, p, rank in zip(family, corrected, ranks.tolist(), strict=True):
+        judged = replace(judgements[index], p=float(p), level=ALPHA / (len(family) - rank))
         if judged.word in (HOLDS, DIFFERS) and p >= ALPHA:
             judged = replace(judged, word=OPEN, is_small=False)
         judgements[index] = judged
@@ -419,9 +423,12 @@ def _correlate(claim: Correlation, evidence: Evidence) -> tuple[tuple[Comparison
         return (Comparison(effect),), "over datasets" if claim.blocks else "a mean over groups"
     if len(groups[0]) < MIN_CORRELATION_SETTINGS:
         return (Comparison(effect),), f"{len(groups[0])} settings; a correlation needs {MIN_CORRELATION_SETTINGS}"
+    x, y = np.array(groups[0]).T
+    if not np.ptp(x) or not np.ptp(y):
+        return (Comparison(effect),), "one side does not vary, so there is no correlation"
     from scipy.stats import pearsonr
 
-    low, high = pearsonr(*np.array(groups[0]).T).confidence_interval(1 - ALPHA)
+    low, high = pearsonr(x, y).confidence_interval(1 - ALPHA)
     return (Comparison(effect, float(low), float(high)),), f"{len(groups[0])} settings"
 
 

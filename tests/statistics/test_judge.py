@@ -236,6 +236,12 @@ def test_correlation_needs_five_settings(tmp_path: Path) -> None:
     assert judge(make_correlation(within="sampler"), records).effect == pytest.approx(expected.statistic)
 
 
+def test_constant_side_has_no_correlation(tmp_path: Path) -> None:
+    runs = grid(base("desk"), batch_size=(8, 16, 32, 64, 128), seed=SEEDS)
+    judgement = judge(make_correlation(), [write_scored(tmp_path, run, 0.1 + run.batch_size / 200) for run in runs])
+    assert (judgement.word, judgement.comparisons) == ("descriptive", (Comparison(0.0),))
+
+
 def test_headline_words_need_p_after_holm(tmp_path: Path) -> None:
     """The headline claims of a scale are one family. A claim without records has p = 1."""
     gains = [0.02, 0.021, 0.006, 0.03, 0.003]
@@ -307,13 +313,19 @@ def test_own_number_comes_without_word(tmp_path: Path, records: list[Record]) ->
     assert judge(make_order(), records, yours=yours[:1]).yours == ()
 
 
-def test_open_claim_has_80_percent_power(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("headlines", "level"), [((), 0.05), (("desk",), 0.05 / 3)])
+def test_open_claim_has_80_percent_power(headlines: tuple[str, ...], level: float, tmp_path: Path) -> None:
+    """The level of a headline claim is that of its rank in the family, although its corrected p is capped at 1."""
     gains = [0.02, -0.01, 0.03, -0.02, 0.01]
-    judgement = judge(make_order(), write_pairs(tmp_path, gains))
+    records = write_pairs(tmp_path, gains)
+    runs = [*(record.run for record in records), *grid(base("desk"), sampler="cluster", cluster_size=64, seed=SEEDS)]
+    others = [make_order(f"X.{letter}", better="cluster", headlines=headlines) for letter in "yz"]
+    judgement, *_ = judge_claims([make_order(headlines=headlines), *others], records, runs)
+    assert judgement.p == (1 if headlines else None)
     num_seeds = judgement.estimate_seeds()
     size = np.mean(gains) / np.std(gains, ddof=1)
     assert judgement.word == "OPEN" and num_seeds is not None
-    powers = [TTestPower().power(size, number, 0.05) for number in (num_seeds - 1, num_seeds)]
+    powers = [TTestPower().power(size, number, level) for number in (num_seeds - 1, num_seeds)]
     assert powers[0] < 0.8 <= powers[1]
 
 
