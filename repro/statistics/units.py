@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 
@@ -96,13 +95,10 @@ def stratified_mean(values_Q: np.ndarray, strata_Q: np.ndarray) -> float:
 
 
 def split_by_stratum(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the values (…, Q) of each stratum, by its number, in the order of the strata."""
-    steps = np.diff(strata_Q)
-    if (steps < 0).any():
-        return {int(stratum): values[..., strata_Q == stratum] for stratum in np.unique(strata_Q)}
+    """Return the values (…, Q) of each stratum, by its number. The units are sorted by stratum."""
     # units of one dataset are adjacent in the records, so slices replace a search per stratum
-    ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(strata_Q)]
-    return {int(strata_Q[start]): values[..., start:end] for start, end in pairwise(ends)}
+    borders = (np.flatnonzero(np.diff(strata_Q)) + 1).tolist()
+    return dict(zip(strata_Q[[0, *borders]].tolist(), np.split(values, borders, axis=-1), strict=True))
 
 
 def average_by_part(records: Sequence[Record], pattern: str, part: str = "name") -> dict[str, float]:
