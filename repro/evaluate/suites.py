@@ -249,10 +249,7 @@ class ModelSystem(System):
                 context = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 # The statistics are those of another corpus, which the model must see as its own context.
                 self.encoder.set_context(context.texts, self.setting.seed, collection.document_role)
-            # all of its documents, in an order by the seed
-            order = draw_context("random", corpus, num_contexts=len(corpus.documents), seed=self.setting.seed)
-            texts = order.texts or []
-            distinct = [texts[row] for row in list_distinct_rows(texts)]
+            distinct = [corpus.documents[row] for row in list_distinct_rows(corpus.documents)]
             documents = self.encoder.encode(distinct, collection.document_role)
         else:
             rows = list_distinct_rows(self._get_documents(collection.retrieval))
