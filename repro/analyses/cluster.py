@@ -26,7 +26,10 @@ NUM_SHOWN = 16  # as many as the paper shows
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `cluster/similarity`, `cluster/plausible` and the same under `domain/`, one value per drawn cluster."""
+    """Return `cluster/similarity`, `difficulty` and `plausible`, and the same under `domain/`: a value per drawn cluster.
+
+    `cluster/num_pairs` is the mean size of all clusters.
+    """
     run, generator = inputs.run, make_rng(inputs.run.seed, "clusters to look at")
     queries_ND, documents_ND = inputs.embeddings("query"), inputs.embeddings("document")
     assert queries_ND is not None and documents_ND is not None, "this analysis requires the surrogate's vectors"

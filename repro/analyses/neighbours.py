@@ -47,12 +47,12 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         is_other_AK = inputs.content_keys[rows_AK] != inputs.content_keys[drawn_A][:, None]
         scores_AK = np.einsum("ad,akd->ak", queries_AD, others_AKD)
         similarities_AK = np.einsum("ad,akd->ak", documents_AD, others_AKD)
-        arrays[f"{kind}/plausible"] = _average_counts(
+        arrays[f"{kind}/plausible"] = _average_where(
             as_near(scores_AK, queries_AD[:, None], documents_AD[:, None]), is_other_AK
         )
-        arrays[f"{kind}/similarity"] = _average_counts(similarities_AK, is_other_AK)
+        arrays[f"{kind}/similarity"] = _average_where(similarities_AK, is_other_AK)
         for column, codes_N in (("same_domain", pairs.domain_codes), ("same_source", pairs.source_codes)):
-            arrays[f"{kind}/{column}"] = _average_counts(codes_N[rows_AK] == codes_N[drawn_A][:, None], is_other_AK)
+            arrays[f"{kind}/{column}"] = _average_where(codes_N[rows_AK] == codes_N[drawn_A][:, None], is_other_AK)
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["nearest/any_plausible"] = float((arrays["nearest/plausible"] > 0).mean())
     rows = np.array([drawn_A[0], *rows_by_kind["nearest"][0]])
@@ -96,7 +96,7 @@ def _find_nearest(scores_AB: np.ndarray, is_same_AB: np.ndarray, count: int) -> 
     return np.take_along_axis(scores_AB, columns_AK, 1), columns_AK
 
 
-def _average_counts(values_AK: np.ndarray, is_other_AK: np.ndarray) -> np.ndarray:
+def _average_where(values_AK: np.ndarray, is_other_AK: np.ndarray) -> np.ndarray:
     """Return the mean of the values that count, (A,). It is 0 if none does, as in a domain with a single text."""
     means_A: np.ndarray = np.where(is_other_AK, values_AK, 0.0).sum(1) / np.maximum(is_other_AK.sum(1), 1)
     return means_A
