@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 from repro.spec.identity import run_id
 from repro.spec.measures import MEASURES, TRAINED
-from repro.spec.run import CHOICES, CONTEXT_FIELDS, EVALUATION_FIELDS, FIELDS, Run, depends_on_seed
+from repro.spec.run import (
+    CHOICES,
+    CONTEXT_FIELDS,
+    EVALUATION_FIELDS,
+    FIELDS,
+    Run,
+    check_field_value,
+    check_trainable,
+    depends_on_seed,
+)
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
 from repro.text import count_noun, format_suggestion, shorten
@@ -69,23 +79,18 @@ def check_field(name: str) -> None:
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     """Return every run with every combination of the axes' values, each once.
 
-    A field does not multiply a run whose result it cannot change, for example the number of contexts of a biencoder. An
-    axis of steps clears epochs, and vice versa.
+    A field does not multiply a run whose result it cannot change, for example the number of contexts of a biencoder. The
+    other axes decide, too: `architecture=bm25,biencoder seed=1,2` gives one run of BM25. An axis of steps clears epochs,
+    and vice versa.
 
     Raises:
         ValueError: for the first impossible combination.
     """
-    grid: list[Run] = []
-    others = {name: values for name, values in axes.items() if name != "architecture"}
-    for run in runs:
-        names = [name for name in axes if _applies(name, run, axes)]
-        for values in product(*(axes[name] for name in names)):
-            changed = _change(run, dict(zip(names, values, strict=True)))
-            if "architecture" in axes:
-                # The axis may make a run of BM25, which the other axes do not multiply.
-                inert = [name for name in names if name in others and not _applies(name, changed, others)]
-                changed = replace(changed, **{name: getattr(run, name) for name in inert})
-            grid.append(changed)
+    grid = [
+        _change(run, {name: value for name, value in values.items() if _applies(name, combined)})
+        for run in runs
+        for values, combined in _combine(run, axes)
+    ]
     # dict.fromkeys removes duplicates and keeps the order
     return list(dict.fromkeys(grid))
 
@@ -95,7 +100,10 @@ def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
     rows = list(dict.fromkeys(runs))
     sizes = " × ".join(f"{len(values)} {name}" for name, values in axes.items())
     line = f"grid: {count_noun(len(rows), 'row')} × {sizes} = {count_noun(len(grid), 'run')}"
-    unaffected = {name: sum(not _applies(name, run, axes) for run in rows) for name in axes}
+    unaffected = {
+        name: sum(not any(_applies(name, combined) for _, combined in _combine(run, axes)) for run in rows)
+        for name in axes
+    }
     notes = [f"{name} on {count_noun(count, 'row')}" for name, count in unaffected.items() if count]
     return f"{line} (no effect: {', '.join(notes)})" if notes else line
 
@@ -131,31 +139,42 @@ def describe_type(name: str) -> str:
     return description + suffix
 
 
-def _applies(name: str, run: Run, axes: Axes) -> bool:
-    """Return whether a field can change the result of this run, or of a run that the other axes make of it."""
-    measures = [MEASURES[measure] for measure in axes.get("measure", (run.measure,)) if measure in MEASURES]
-    samples_pairs = any(measure.samples_pairs for measure in measures)
+def _combine(run: Run, axes: Axes) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield each combination of values, and the fields of the run with these values.
+
+    The fields may be impossible together, as long as it is open which of the values apply.
+    """
+    for combination in product(*axes.values()):
+        values = dict(zip(axes, combination, strict=True))
+        yield values, SimpleNamespace(**vars(run) | values)
+
+
+def _applies(name: str, run: Run) -> bool:
+    """Return whether a field can change the result of this run."""
+    analysis = MEASURES[run.measure]
+    if name == "architecture":
+        return True
     if name == "seed":
-        return depends_on_seed(run) or samples_pairs or any(kind in TRAINED for kind in axes.get("architecture", ()))
-    if name in DRAW_FIELDS and not {"architecture", "measure"} & {*axes} and run.measure == "retrieval":
+        return depends_on_seed(run)
+    if name in DRAW_FIELDS and run.measure == "retrieval":
         # other analyses may draw documents without a contextual model, for example for whitening
         return run.architecture == "contextual"
     if run.architecture in TRAINED:
-        if name in CONTEXT_FIELDS and "architecture" not in axes:
+        if name in CONTEXT_FIELDS:
             return run.architecture == "contextual"
-        if name in FILTER_FIELDS and "filter" not in axes:
+        if name in FILTER_FIELDS:
             return run.filter != "none"
-        if name == "mined_negatives" and "num_hard_negatives" not in axes:
+        if name == "mined_negatives":
             return run.num_hard_negatives > 0
-        if name == "packing" and not {"sampler", "pretraining_cluster_size"} & {*axes}:
+        if name == "packing":
             # the first phase may have clusters of its own
             return run.sampler == "cluster" or run.pretraining_cluster_size is not None
-    if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or "architecture" in axes:
+    if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or analysis.samples_pairs:
         return True
-    if samples_pairs or (name in PAIR_FIELDS and any(measure.reads_pairs for measure in measures)):
+    if name in PAIR_FIELDS and analysis.reads_pairs:
         return True
     # A system that reranks depends on the candidates of the surrogate.
-    reranks = "rerank" in axes.get("protocol", (run.protocol,)) and any(measure.reranks for measure in measures)
+    reranks = run.protocol == "rerank" and analysis.reranks
     return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or reranks)
 
 
@@ -170,7 +189,9 @@ def _change(run: Run, values: dict[str, Any]) -> Run:
     if changes.get("sampler", "cluster") != "cluster":
         changes.setdefault("cluster_size", None)
     try:
-        return replace(run, **changes)
+        changed = replace(run, **changes)
+        check_trainable(changed)
+        return changed
     except ValueError as error:
         given = ", ".join(f"{name}={value}" for name, value in values.items())
         raise ValueError(f"{given} with run {run_id(run)} ({run.architecture}, {run.sampler}): {error}") from error
@@ -178,7 +199,10 @@ def _change(run: Run, values: dict[str, Any]) -> Run:
 
 def _validate_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     """Return the values of an axis in the form of the field's type, each once, in order."""
-    return tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in values))
+    validated = tuple(dict.fromkeys(validate_value(name, value, Run.__annotations__[name]) for value in values))
+    for value in validated:
+        check_field_value(name, value)
+    return validated
 
 
 def _parse_text(name: str, text: str) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_encoders
-from repro.spec.validation import validate_value, widths_in
+from repro.spec.validation import check_warmup, validate_value, widths_in
 from repro.text import format_suggestion, shorten
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -126,9 +126,8 @@ class Run:
             if checked is not value:
                 object.__setattr__(self, name, checked)
         get_scale(self.scale)
-        for name, valid in CHOICES.items():
-            if getattr(self, name) not in valid:
-                raise ValueError(f"{name}={shorten(repr(getattr(self, name)))} is unknown; choose one of {list(valid)}")
+        for name in CHOICES:
+            check_field_value(name, getattr(self, name))
         kinds = self.test_contexts.split("+")
         if len(set(kinds)) < len(kinds) or set(kinds) - set(CONTEXTS):
             raise ValueError(f"test_contexts={shorten(repr(self.test_contexts))}: join some of {list(CONTEXTS)} by +")
@@ -319,6 +318,18 @@ def get_first_phase(run: Run) -> Run | None:
         "num_epochs": run.num_pretraining_epochs,
     }
     return get_training_run(replace(run, **changes))
+
+
+def check_field_value(name: str, value: Any) -> None:
+    """Raise ValueError if a value is not among the choices of its field. A field without choices accepts all."""
+    if name in CHOICES and value not in CHOICES[name]:
+        raise ValueError(f"{name}={shorten(repr(value))} is unknown; choose one of {list(CHOICES[name])}")
+
+
+def check_trainable(run: Run) -> None:
+    """Raise ValueError if the warm-up of a run is as long as its training. The trainer raises it only after all stages."""
+    if run.architecture in TRAINED and run.num_steps is not None:
+        check_warmup(run.num_warmup_steps, run.num_steps)
 
 
 def check_fields(names: Iterable[str], caller: str) -> None:

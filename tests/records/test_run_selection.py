@@ -2,7 +2,8 @@
 
 import json
 import re
-from dataclasses import asdict
+from collections import Counter
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from repro.records import lookup
 from repro.records.lookup import find_run_by_id, get_sweep_name, read_runs, resolve_runs, split_words
 from repro.records.store import write_record
 from repro.spec import FIELDS, TRAINED, base, depends_on_seed, grid
-from repro.spec.axes import expand, is_axis, parse_axes
+from repro.spec.axes import describe_grid, expand, is_axis, parse_axes
 from repro.spec.identity import difference, run_id
 from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.storage.paths import get_corpora_folder, get_local_records, get_sweeps_folder
@@ -75,6 +76,8 @@ def test_untrainable_runs_are_refused_first(tmp_path: Path) -> None:
         resolve_runs([str(path)], "desk")
     path.write_text(json.dumps([{"scale": "desk", "num_steps": 24, "architecture": "bm25"}]))
     assert len(resolve_runs([str(path)], "desk")) == 1, "runs without training have no steps"
+    with pytest.raises(ValueError, match=r"num_steps=2 with run .*: must be below num_steps=2"):
+        resolve_runs(["table1", "num_steps=2"], "smoke")
 
 
 def test_sweeps_have_their_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +224,7 @@ def test_axes_follow_their_field_type() -> None:
     ("word", "message"),
     [("learning_rat=1", "learning_rate"), ("seed=1.5", "seed=1.5"), ("seed=1_0", "seed=1_0"), ("seed=5..1", "5..1"),
      ("seed=", "missing"), ("seed=1,,2", "missing"), ("learning_rate=nan", "learning_rate=nan"),
-     ("scale=desk", "--scale"), ("residual=yes", "residual=yes"), ("batch_size=-3", "batch_size=-3")],
+     ("scale=desk", "--scale"), ("measure=nope", "measure='nope'"), ("residual=yes", "residual=yes"), ("batch_size=-3", "batch_size=-3")],
 )  # fmt: skip
 def test_wrong_axes_are_refused(word: str, message: str) -> None:
     """The message contains the value or the nearest field."""
@@ -245,6 +248,44 @@ def test_grid_is_product_over_rows() -> None:
     assert [run.architecture for run in mixed] == ["bm25", *["biencoder"] * 4], "an axis made an untrained run"
     [epochs] = expand([trained], parse_axes(["num_epochs=2"]))
     assert (epochs.num_epochs, epochs.num_steps) == (2, None)
+
+
+CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "sizes"),
+    [
+        ({}, "architecture=biencoder,bm25 num_epochs=1", (1, 1)),
+        (CLUSTERS, "architecture=biencoder,bm25 sampler=random", (1, 1)),
+        ({}, "architecture=biencoder,bm25 start=minilm", (1, 1)),
+        ({}, "architecture=biencoder,contextual pooling=mean,frequency", (1, 2)),
+        ({}, "architecture=biencoder,contextual sequence_dropout=0.005,1 test_contexts=null", (1, 2)),
+        ({}, "filter=none,surrogate filter_margin=0,0.1", (3,)),
+        (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
+        ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
+        ({"architecture": "bm25"}, "measure=retrieval,headroom num_pairs=40,200", (3,)),
+    ],
+)
+def test_axes_decide_on_each_other(fields: dict[str, Any], words: str, sizes: tuple[int, ...]) -> None:
+    """A field that has no effect on what the other axes make of a run leaves it as it was."""
+    run, axes = base("smoke", **fields), parse_axes(words.split())
+    runs = expand([run], axes)
+    assert tuple(Counter(run.architecture for run in runs).values()) == sizes
+    references = {run for run in runs if run.architecture == "bm25"} if "architecture" in axes else set()
+    assert references <= {replace(run, architecture="bm25")}, "BM25 keeps its id"
+
+
+def test_inert_axes_are_counted() -> None:
+    """A row is unaffected by a field if no run that the axes make of it is affected."""
+    rows = [base("smoke"), base("smoke", architecture="bm25")]
+    for words, end in (
+        (["seed=1,2"], "= 3 runs (no effect: seed on 1 row)"),
+        (["seed=1,2", "architecture=biencoder"], "= 2 runs"),
+        (["filter_margin=0,0.1"], "= 2 runs (no effect: filter_margin on 2 rows)"),
+    ):
+        axes = parse_axes(words)
+        assert describe_grid(axes, rows, expand(rows, axes)).endswith(end)
 
 
 @pytest.mark.parametrize(
