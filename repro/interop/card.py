@@ -10,7 +10,7 @@ from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
 from repro.report.query_scores import QueryScores
-from repro.report.scores import find_records, list_contexts, list_notes, list_suite_rows
+from repro.report.scores import find_records, list_notes, list_suite_rows, list_variants
 from repro.report.view import View
 from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
@@ -163,7 +163,7 @@ def _format_scores(records: Sequence[Record]) -> str:
 def _list_scored_contexts(record: Record) -> list[tuple[str, str]]:
     """Return the contexts with one score per query. Records of other measures than retrieval have none."""
     num_queries = sum(row["num_queries"] for row in list_suite_rows(record.provenance))
-    contexts = list_contexts(record.metrics, record.run.suite)
+    contexts = list_variants(record.metrics, record.run.suite)
     return [(name, context) for name, context in contexts if len(record.arrays.get(name, ())) == num_queries > 0]
 
 

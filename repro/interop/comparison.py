@@ -12,7 +12,7 @@ from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.comparison import paired_gaps
 from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
 from repro.report.query_scores import QueryScores
-from repro.report.scores import POINTS, list_contexts, list_notes
+from repro.report.scores import POINTS, list_notes, list_variants
 from repro.report.view import View, format_with_sign
 from repro.text import ABSENT, format_number
 
@@ -142,7 +142,7 @@ def make_measures_view(
     `metadata` is the provenance of the suite's scores. `cut` and `unknown` are shares by collection.
     """
     has_context = bool(metadata.get("contexts"))
-    kinds = list_contexts(metrics, suite)
+    kinds = list_variants(metrics, suite)
     # without contexts, there is one kind of vectors, or whole vectors and their prefixes
     has_kind_column = has_context or len(kinds) > 1
     rows = []

@@ -55,7 +55,7 @@ from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
 from repro.model.progress import make_encoding_reporter
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.report.query_scores import QueryScores
-from repro.report.scores import POINTS, list_contexts
+from repro.report.scores import POINTS, list_variants
 from repro.report.view import View
 from repro.spec.identity import run_id
 from repro.storage.digests import hash_json
@@ -204,7 +204,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     # From scores to tables: columns first, then differences of the first one to each other one.
     columns = list_columns(suite.name, systems)
     # The first columns are the contexts of the first model. Only they are compared by collection.
-    context_columns = columns[: len(list_contexts(first.evaluation.metrics, suite.name))]
+    context_columns = columns[: len(list_variants(first.evaluation.metrics, suite.name))]
     scores = Scores(
         suite=suite.name,
         metrics=first.evaluation.metrics,
@@ -251,7 +251,7 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[QueryScores]:
     num_models = sum(name != BM25 for name in names)
     columns = []
     for name, system in zip(names, systems, strict=True):
-        views = list_contexts(system.evaluation.metrics, suite)
+        views = list_variants(system.evaluation.metrics, suite)
         datasets = system.evaluation.provenance["datasets"]
         labels = label_views([view for _, view in views], takes_contexts=bool(system.metadata.get("num_contexts")))
         for path, view in views:

@@ -9,7 +9,7 @@ from repro.evaluate.prefixes import format_view_name, parse_view
 from repro.evaluate.suites import Encoder, get_path_name
 from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
-from repro.report.scores import POINTS, list_contexts
+from repro.report.scores import POINTS, list_variants
 from repro.spec import nested_widths
 from repro.spec.validation import prefixes_in
 
@@ -55,7 +55,7 @@ def list_width_warnings(metadata: Mapping[str, Any], suite: str, metrics: Mappin
     """
     if not metadata.get("widths"):
         return []
-    first = next(kind for _, kind in list_contexts(metrics, suite) if parse_view(kind)[1] is None)
+    first = next(kind for _, kind in list_variants(metrics, suite) if parse_view(kind)[1] is None)
     full_score = metrics[f"{get_path_name(suite, first)}/mean/ndcg_at_10"]
     untrained = metadata["untrained_widths"]
     verb = "is not known to be" if untrained is None else "was not"

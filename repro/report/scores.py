@@ -1,4 +1,4 @@
-"""Tables of scores of single runs: a row per run and context, a column per collection."""
+"""Tables of scores of single runs: a row per run and variant of its scores, a column per collection."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ def make_scores_view(runs: Sequence[Run]) -> View:
     varying_by_architecture = find_varying_fields([record.run for record in records])
     varying = [name for name in FIELDS if any(name in names for names in varying_by_architecture.values())]
     lines: list[tuple[str, ...]] = []
+    unscored: list[Record] = []
     for record in records:
-        lines += _make_run_lines(record.id, [record], varying_by_architecture, varying, datasets)
+        run_lines = _make_run_lines(record.id, [record], varying_by_architecture, varying, datasets)
+        lines += run_lines
+        unscored += [] if run_lines else [record]
     without_seed = {
         architecture: [name for name in names if name != "seed"]
         for architecture, names in varying_by_architecture.items()
@@ -52,8 +55,13 @@ def make_scores_view(runs: Sequence[Run]) -> View:
         lines += _make_run_lines(f"{len(seed_records)} seeds", seed_records, without_seed, varying, datasets)
     num_runs = count_noun(len(set(runs)), "run has", "runs have")
     title = f"NDCG@10, points; {len(records)} of {num_runs} ended"
-    spread = ("±: standard deviation over the seeds of a line",) if repeated else ()
-    return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), (*notes, *spread))
+    if unscored:
+        measures = ", ".join(dict.fromkeys(record.run.measure for record in unscored))
+        without = count_noun(len(unscored), "run has", "runs have")
+        notes[f"{without} no NDCG@10 (measure {measures}): `repro show RUN --json` prints their metrics"] = None
+    if any("±" in cell for line in lines for cell in line):
+        notes["±: standard deviation over the seeds of a line"] = None
+    return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), tuple(notes))
 
 
 def find_varying_fields(runs: Sequence[Run]) -> dict[str, list[str]]:
@@ -74,20 +82,23 @@ def _make_run_lines(
     varying: Sequence[str],
     datasets: Sequence[str],
 ) -> list[tuple[str, ...]]:
-    """Return one row per context, for one run or for all seeds of one setting. The first row has the name."""
+    """Return one row per variant with a score, for one run or for all seeds of a setting. The first row has the name."""
     run = records[0].run
     lines: list[tuple[str, ...]] = []
     fields = varying_by_architecture[run.architecture]
     values = [_format_value(run, name) if name in fields else "" for name in varying]
-    for name, context in list_contexts(records[0].metrics, run.suite):
+    for name, variant in list_variants(records[0].metrics, run.suite):
         paths = [f"{name}/{dataset}/{HEADLINE}" for dataset in ["mean", *datasets]]
         scores = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
+        if not any(scores):
+            continue
+        variant_label = f"{variant} context" if variant in KINDS else variant
         if lines:
-            names = ("", f"· {context} context")
+            names = ("", f"· {variant_label}")
         else:
             # a model that is scored without its own corpus, as context-blind ones, has no line for it
             model = get_model_name(run)
-            names = (label, model if context == "own" else f"{model}, {context} context")
+            names = (label, model if variant == "own" else f"{model}, {variant_label}")
         lines.append((*names, *values, *(format_mean(values_of_path, 1) for values_of_path in scores)))
     return lines
 
@@ -117,13 +128,13 @@ def list_pivot_rows(runs: Sequence[Run], x: str, y: str) -> list[dict[str, Any]]
         raise ValueError(f"--pivot {x} {y}: give two different fields")
     rows: list[dict[str, Any]] = []
     for record in find_records(runs):
-        contexts = list_contexts(record.metrics, record.run.suite)
-        path = f"{contexts[0][0] if contexts else record.run.suite}/mean/{HEADLINE}"
+        variants = list_variants(record.metrics, record.run.suite)
+        path = f"{variants[0][0] if variants else record.run.suite}/mean/{HEADLINE}"
         if path in record.metrics:
             texts = {name: _format_value(record.run, name) for name in (x, y)}
             order = {name: getattr(record.run, name) for name in (x, y)}
             score = POINTS * record.metrics[path]
-            rows.append({**texts, "series": "", "run": record.run, "order": order, "score": score})
+            rows.append({**texts, "run": record.run, "order": order, "score": score})
     varying = list_varying_fields(rows)
     if rows and (constant := [name for name in (x, y) if name not in varying]):
         raise ValueError(
@@ -185,17 +196,20 @@ def tabulate_scores(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return [{"id": run_id(run), "run": difference(run), "metrics": metrics.get(run)} for run in dict.fromkeys(runs)]
 
 
-def list_contexts(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str]]:
-    """Return the metric path and the name of each context of a suite, "own" first."""
+def list_variants(metrics: Mapping[str, float], suite: str) -> list[tuple[str, str]]:
+    """Return the metric path and the name of each variant of a suite's scores: contexts, "own" first, then others.
+
+    The others depend on the measure, for example widths ("width8") or parts of a training run ("fifth1").
+    """
     names = {path.split("/")[0] for path in metrics}
-    contexts = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
+    variants = [(name, name[len(suite) + 1 :] or "own") for name in names if f"{name}+".startswith(f"{suite}+")]
 
     def get_rank(pair: tuple[str, str]) -> tuple[int, str, int]:
-        context = pair[1]
-        prefix = context.rstrip("0123456789")
-        return KINDS.index(context) if context in KINDS else len(KINDS), prefix, int(context[len(prefix) :] or 0)
+        variant = pair[1]
+        prefix = variant.rstrip("0123456789")
+        return KINDS.index(variant) if variant in KINDS else len(KINDS), prefix, int(variant[len(prefix) :] or 0)
 
-    return sorted(contexts, key=get_rank)
+    return sorted(variants, key=get_rank)
 
 
 def list_suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from repro.evaluate.lexical import K1, PRIOR, B, DocumentFrequencies, build_word
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.texts import make_texts
-from repro.report.scores import list_contexts
+from repro.report.scores import list_variants
 from tests.analyses.by_hand import HandMadePairs
 
 DOCUMENTS = ("restart the server now", "stop the server", "the the list of servers", "delete a bucket")
@@ -90,7 +90,7 @@ def test_weights_come_from_named_corpora() -> None:
 def test_contexts_are_listed_first() -> None:
     views = ("", "+null", "+words-own", "+overlap-own")
     metrics = {f"desk{view}/mean/ndcg_at_10": 0.5 for view in views}
-    assert [context for _, context in list_contexts(metrics, "desk")] == ["own", "null", "overlap-own", "words-own"]
+    assert [context for _, context in list_variants(metrics, "desk")] == ["own", "null", "overlap-own", "words-own"]
 
 
 def test_prior_is_of_training_documents(monkeypatch: pytest.MonkeyPatch) -> None:

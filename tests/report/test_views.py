@@ -424,6 +424,18 @@ def test_context_blind_run_has_its_name() -> None:
     assert sorted(cell for row in view.rows for cell in row[1:]) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
 
 
+def test_runs_without_scores_are_counted() -> None:
+    """A run without NDCG@10 has no row but a note. A variant that is no context is not called one."""
+    batches, cascade, widths = (base("desk", measure=measure) for measure in ("batches", "cascade", "widths"))
+    score = {"desk/mean/ndcg_at_10": 0.5, "desk+width8/mean/ndcg_at_10": 0.25, "desk+width8/mean/mflops": 3.0}
+    for run, metrics in ((batches, {"purity": 0.5}), (cascade, {"desk+width8/mean/accuracy": 0.5}), (widths, score)):
+        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
+    view = make_scores_view([batches, cascade, widths])
+    assert [(row[1], row[-1]) for row in view.rows] == [("biencoder", "50.0"), ("· width8", "25.0")]
+    [note] = view.notes
+    assert note.startswith("2 runs") and "batches, cascade" in note
+
+
 def test_pivot_shows_cell_means() -> None:
     """Rows and columns are sorted by value, cells are means over seeds, and a note counts excluded runs."""
     runs = grid(base("desk", batch_size=64), learning_rate=(0.002, 0.001), batch_size=(128, 16), seed=(7, 8))
