@@ -135,7 +135,10 @@ def check_start(run: Any) -> None:
     if run.start == MINILM.name:
         encoder: Encoder | None = MINILM
     else:
-        encoder = find_encoder(run.start) or _find_cached_encoder(run.start)
+        encoder = find_encoder(run.start)
+        if encoder is None and LOCAL_NAME.fullmatch(run.start):
+            raise ValueError(_describe_unknown_encoder(run.start))
+        encoder = encoder or _find_cached_encoder(run.start)
     if encoder is None:
         return
     start = f"start={shorten(repr(run.start))}"
@@ -258,7 +261,7 @@ def get_encoder_folder(name: str) -> Path | None:
         return None
     encoder = find_encoder(name)
     if encoder is None:
-        raise ValueError(f"the encoder {name} was never used on this machine: name its folder once")
+        raise ValueError(_describe_unknown_encoder(name))
     folder = Path(encoder.path)
     if not folder.is_dir():
         raise ValueError(f"the folder {folder} of the encoder {name} is gone: put it back, or name it where it is now")
@@ -268,6 +271,10 @@ def get_encoder_folder(name: str) -> Path | None:
             f"{folder / changed[0]} has changed since the encoder was named {name}: put it back, or name the new one"
         )
     return folder
+
+
+def _describe_unknown_encoder(name: str) -> str:
+    return f"the encoder {name} was never used on this machine: name its folder once"
 
 
 def _list_changed_files(encoder: Encoder, digests: Mapping[str, str]) -> list[str]:
@@ -436,7 +443,9 @@ def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -
 def _read_token_ids(path: Path) -> dict[str, int]:
     """Return the id of each token of a tokenizer file. Empty for formats that only their own libraries can read."""
     if path.name == "vocab.txt":
-        return {word: index for index, word in enumerate(path.read_text(encoding="utf-8").splitlines())}
+        # a word may contain a Unicode line separator, at which `splitlines` would split
+        words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return {word: index for index, word in enumerate(words)}
     if path.name != TOKENIZER:
         return {}
     content = json_object(path)

@@ -25,6 +25,7 @@ from repro.records.lookup import read_runs
 from repro.spec import base, grid
 from repro.spec.axes import expand
 from repro.spec.identity import run_id
+from repro.spec.start import read_encoder
 from repro.train.trainer import make_model_config, trained_model
 from tests.commands import get_exit_code, ignore
 
@@ -205,6 +206,24 @@ def test_fixed_encoders_are_named_by_content(tmp_path: Path) -> None:
     assert any("config.json" in line for line in list_missing_requirements([run]))
     with pytest.raises(ValueError, match=r"config\.json has changed"):
         execute(run, progress=ignore)
+
+
+@pytest.mark.parametrize("role", ["start", "surrogate"])
+def test_unknown_local_encoder_is_named(role: str) -> None:
+    """A local encoder of another machine is refused with its name, and is not offered for download."""
+    run = base("smoke", **{role: "mybert@0123456789ab", "filter": "surrogate"})
+    with pytest.raises(ValueError, match="mybert@0123456789ab was never used on this machine") as error:
+        check_encoders([run])
+    assert "fetch" not in str(error.value) and "hub id" not in str(error.value)
+
+
+def test_vocabulary_is_split_at_line_feeds(tmp_path: Path) -> None:
+    """A word of vocab.txt may contain a line separator of Unicode."""
+    folder = write_encoder(tmp_path / "letters", "bert")
+    (folder / "tokenizer.json").unlink()
+    words = [*WORDS[:4], *(f"{letter}\u2028" for letter in WORDS[4:])]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    assert read_encoder(folder)["vocab_size"] == len(words) + 2
 
 
 def test_axis_takes_a_folder(tmp_path: Path) -> None:
