@@ -24,8 +24,15 @@ from repro.storage.digests import hash_json, hash_python_files
 from repro.storage.memo import Memo
 from repro.storage.paths import EXPERIMENT_FOLDERS, PACKAGE
 
-DECIDING_FOLDERS = (PACKAGE, PACKAGE / "statistics", PACKAGE / "records", PACKAGE / "spec", *EXPERIMENT_FOLDERS)
-"""Folders whose source code affects a verdict. Claims may hold functions, so the experiments are included."""
+DECIDING_FOLDERS = (
+    PACKAGE,
+    *(PACKAGE / name for name in ("statistics", "records", "spec", "data")),
+    *EXPERIMENT_FOLDERS,
+)
+"""Folders whose source code affects a verdict. Claims may hold functions, so the experiments are included.
+
+`repro/data` has the weights of collections in a mean.
+"""
 DECIDING_PACKAGES = ("numpy", "scipy", "statsmodels")
 # Memory addresses in the text of a function differ between processes, so they are removed from keys.
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")

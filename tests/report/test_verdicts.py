@@ -1,5 +1,6 @@
 """A cached verdict equals a new one. A change of records, claims, runs or code judges again."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repro.data.beir import compute_mean_weights
+from repro.records.store import read_record
 from repro.report import artefacts as views
-from repro.report.verdicts import hash_python_files
+from repro.report.verdicts import DECIDING_FOLDERS, hash_python_files
 from repro.spec import Claim, Experiment, Run, base, grid
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
-from repro.statistics.judge import Judgement
+from repro.statistics.judge import Judgement, pearson
 from repro.storage.paths import get_verdicts_folder
 from tests.hand_made import above, publish, write_scores
 
@@ -119,6 +122,8 @@ def test_any_change_is_judged_again(
 def test_changed_code_judges_again(
     folder: Path, count_judged: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    functions = (compute_mean_weights, read_record, pearson)
+    assert {Path(inspect.getfile(function)).parent for function in functions} < {*DECIDING_FOLDERS}
     source = folder.parent / "source"
     source.mkdir()
     (source / "judge.py").write_text("ALPHA = 0.05\n")
