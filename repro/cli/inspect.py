@@ -27,7 +27,7 @@ from repro.interop.named_runs import check_run_is_contextual
 from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
 from repro.spec import TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.axes import check_field
+from repro.spec.axes import parse_axes
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment, find_paper
 from repro.spec.scales import get_scale
@@ -70,6 +70,8 @@ def check(
     get_scale(scale)
     if dry_run and not write:
         raise ValueError("--dry-run lists the changes that --write would make: give both")
+    if write and scale != "desk":
+        raise ValueError(f"check --write --scale {scale}: pages show the ledger of desk; leave --scale out")
     if write and what:
         raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
     judged = judge_claims(what, scale)
@@ -95,7 +97,7 @@ def check(
     if write:
         from repro.cli.regenerate import regenerate
 
-        if regenerate(judged, scale, dry_run=dry_run) and dry_run:
+        if regenerate(judged, dry_run=dry_run) and dry_run:
             raise typer.Exit(EXIT_DIFFERS)
     # Arithmetic needs no record, so it cannot fail a check of records.
     verdicts = {judgement.word for judgement in judged if not isinstance(judgement.claim, Identity)}
@@ -166,9 +168,10 @@ def explain_batch(
 
 
 def _find_run(what: str | None, where: list[str], scale: str) -> Run:
-    """Return the run whose id starts with `what`, or the first run of this artefact that meets all conditions.
+    """Return the run whose id starts with `what`, or the first run with batches of this artefact that meets `where`.
 
-    A condition is "field=value". Raises ValueError if no run or more than one selection fits.
+    A condition is "field=value", as on other command lines. "field=value,value" accepts several values. Raises
+    ValueError if no run fits, or if conditions are given for an id.
     """
     if what is None:
         raise ValueError("which run? give its id, or an artefact and --where field=value")
@@ -176,28 +179,18 @@ def _find_run(what: str | None, where: list[str], scale: str) -> Run:
         if where:
             raise ValueError(f"{what} already selects one run: drop --where")
         return find_run_by_id(what)
-    conditions = dict(_parse_condition(text) for text in where)
+    conditions = parse_axes(where)
     all_runs = find_experiment(what).runs(get_scale(scale).name)
     runs = [run for run in all_runs if run.architecture in TRAINED or run.measure == "batches"]
     for run in runs:
-        if all(str(getattr(run, name)) == value for name, value in conditions.items()):
+        if all(getattr(run, name) in accepted for name, accepted in conditions.items()):
             return run
-    for name, value in conditions.items():
-        values = list(dict.fromkeys(str(getattr(run, name)) for run in runs))
-        if values and value not in values:
-            raise ValueError(
-                f"--where {name}={shorten(value)}: {what} at scale {scale!r} has {name} {', '.join(values)}"
-            )
-    raise ValueError(f"no run of {what} at scale {scale!r} with {conditions} has batches; see `repro plan {what}`")
-
-
-def _parse_condition(text: str) -> tuple[str, str]:
-    """Split "field=value". Raises ValueError if the field is unknown or the value is missing."""
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise ValueError(f"--where {text!r}: expected field=value")
-    check_field(name)
-    return name, value
+    for word, (name, accepted) in zip(where, conditions.items(), strict=True):
+        values = list(dict.fromkeys(getattr(run, name) for run in runs))
+        if values and not {*values} & {*accepted}:
+            listed = ", ".join("none" if value is None else str(value) for value in values)
+            raise ValueError(f"--where {shorten(word)}: {what} at scale {scale!r} has {name} {listed}")
+    raise ValueError(f"no run of {what} at scale {scale!r} with {' '.join(where)} has batches; see `repro plan {what}`")
 
 
 def explain_context(

@@ -26,8 +26,8 @@ GAINS_COLUMN = "NDCG@10"
 TITLES = {"table1": "Table 1", "table1_unfiltered": "Table 1 without the filter"}
 
 
-def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> bool:
-    """Write every generated file that is out of date, and return whether any was.
+def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
+    """Write every generated file that is out of date, and return whether any was. `judged` are the claims at desk.
 
     An experiment without golden metrics gets them from its runs at smoke. Existing golden metrics never change.
     Raises ValueError if a page lacks a marker or a smoke run fails.
@@ -35,7 +35,7 @@ def regenerate(judged: Sequence[Judgement], scale: str, *, dry_run: bool) -> boo
     from repro.cli.figures import make_gallery_pictures
     from repro.report.markdown_pages import regenerate_pages
 
-    texts = {**regenerate_pages(judged, scale), **make_front_pictures(), **make_gallery_pictures()}
+    texts = {**regenerate_pages(judged), **make_front_pictures(), **make_gallery_pictures()}
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'was updated'}", file=sys.stderr)

@@ -150,8 +150,10 @@ SOURCE_BLOCKS = {
 """Blocks that depend on source code only."""
 
 
-def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]:
+def regenerate_pages(judged: Sequence[Judgement]) -> dict[Path, str]:
     """Return the text of each page, regenerated from source code and published records, by path.
+
+    `judged` are the claims at desk. Those at larger scales are judged here.
 
     Raises ValueError if there are no pages (in an installed copy), or if a page does not have each marker once.
     """
@@ -162,21 +164,20 @@ def regenerate_pages(judged: Sequence[Judgement], scale: str) -> dict[Path, str]
     # The pages are committed, so they do not show the reader's own records.
     judged = [replace(judgement, yours=()) for judgement in judged]
     by_paper = group_by_paper(judged)
-    title = f"Claims at scale `{scale}`, judged from the published records"
+    title = f"Claims at scale `{DESK}`, judged from the published records"
     blocks = {
         (name, LEDGER[1]): as_markdown(make_claims_view(by_paper.get(paper, []), title))
         for paper, name in LEDGERS.items()
     }
     blocks |= {block_place: make_block() for block_place, make_block in SOURCE_BLOCKS.items()}
-    if scale == DESK:
-        by_scale = {larger: judge_results(larger) for larger in LARGER_SCALES}
-        for larger, block in LARGER_SCALES.items():
-            view = make_claims_view(by_scale[larger], f"Claims judged from records at `{larger}`")
-            blocks[block, LEDGER[1]] = as_markdown(view)
-        # The pretrained start comes first.
-        headlines = as_markdown(make_headlines_view({MINI: by_scale[MINI], LAB: by_scale[LAB], DESK: judged}))
-        blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
-        blocks["gallery", RESULTS] = make_gallery()
+    by_scale = {larger: judge_results(larger) for larger in LARGER_SCALES}
+    for larger, block in LARGER_SCALES.items():
+        view = make_claims_view(by_scale[larger], f"Claims judged from records at `{larger}`")
+        blocks[block, LEDGER[1]] = as_markdown(view)
+    # The pretrained start comes first.
+    headlines = as_markdown(make_headlines_view({MINI: by_scale[MINI], LAB: by_scale[LAB], DESK: judged}))
+    blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
+    blocks["gallery", RESULTS] = make_gallery()
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
         path = CHECKOUT / page

@@ -69,9 +69,10 @@ def test_corpus_has_table_and_json() -> None:
         ("evaluate --model bm25 --suite scifact", "unknown suite 'scifact'; choose one of"),
         ("explain-context RUN --query x", "'biencoder', which takes no context"),
         ("explain-context --model full --query x --suite scifact", "unknown suite 'scifact'"),
-        ("explain-batch table1 --where sampler", "--where 'sampler': expected field=value"),
+        ("explain-batch table1 --where sampler", "sampler=: a value is missing"),
         ("explain-batch", "which run"),
-        ("explain-batch table1 --scale smoke --where sampler=nope", "sampler domain, cluster, random"),
+        ("explain-batch table1 --scale smoke --where sampler=nope", "sampler='nope' is unknown"),
+        ("explain-batch table1 --scale smoke --where batch_size=77", "has batch_size 16$"),
         ("export RUN out --to transformers --width 8", "--width=8 with --to transformers"),
     ],
 )

@@ -166,6 +166,7 @@ def test_why_explains_a_claim() -> None:
     [
         (("figur4",), r"unknown artefact 'figur4', did you mean 'figure4'\?"),
         (("figure4", "--write"), "have all claims"),
+        (("--write", "--scale", "mini"), "pages show the ledger of desk"),
     ],
 )
 def test_impossible_checks_are_refused(words: tuple[str, ...], message: str) -> None:

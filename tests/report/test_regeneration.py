@@ -127,7 +127,7 @@ def test_pages_match_committed_records() -> None:
         pytest.skip("no record is committed")
     judged = chain.from_iterable(views.judgements(experiment, "desk") for experiment in experiments())
     verdicts = [replace(judgement, yours=(1.0,)) for judgement in judged]
-    for path, text in regenerate_pages(sort_judgements(verdicts), "desk").items():
+    for path, text in regenerate_pages(sort_judgements(verdicts)).items():
         assert path.read_text() == text, f"{path.name} is out of date: python -m repro check --write"
 
 
@@ -173,7 +173,7 @@ def test_stale_files_are_written_once(
     picture.write_text("<svg/>")
     missing = [find_experiment("figure14")]
     make_golden = Mock(side_effect=lambda experiment: missing.remove(experiment) or tmp_path)
-    monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged, scale: {page: "fresh"})
+    monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged: {page: "fresh"})
     monkeypatch.setattr("repro.cli.figures.make_gallery_pictures", dict)
     monkeypatch.setattr(renewing, "make_front_pictures", lambda: {picture: "<svg/>"})
     monkeypatch.setattr(renewing, "list_without_golden", lambda: list(missing))
