@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -19,81 +18,64 @@ from figures.style import SETTINGS
 
 ROW_HEIGHT, WIDTH = 0.42, 8.0
 """Inches."""
+INK, FAINT, BAR, MARK = "#1f2328", "#59636e", "#3b6ea8", "#b35900"
 
 
-@dataclass(frozen=True)
-class Theme:
-    """Colours of a picture on a page whose background shows through."""
+def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str) -> str:
+    """Return a picture for light pages as SVG text. `figures.theme.recolour` makes the one for dark pages.
 
-    ink: str
-    faint: str
-    bar: str
-    mark: str
-
-
-THEMES = {
-    "light": Theme(ink="#1f2328", faint="#59636e", bar="#3b6ea8", mark="#b35900"),
-    "dark": Theme(ink="#f0f6fc", faint="#9198a1", bar="#6ea8e5", mark="#f0a35e"),
-}
-
-
-def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str, theme: str) -> str:
-    """Return a picture as SVG text. Each of `rows` has "row", "seed", "gain" and "paper" (None: no printed value).
-
-    The same rows give the same text. Raises ValueError for an unknown theme or no rows.
+    Each of `rows` has "row", "seed", "gain" and "paper" (None: no printed value). The same rows give the same text.
     """
-    if theme not in THEMES or not rows:
-        raise ValueError(f"theme {theme!r} with {len(rows)} rows; choose one of {list(THEMES)}, with one row at least")
-    colours, frame = THEMES[theme], pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
     mpl.use("Agg")
-    settings: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": colours.ink}
+    settings: dict[Any, Any] = {**mpl.rcParamsDefault, **SETTINGS, "backend": "agg", "text.color": INK}
     with mpl.rc_context(settings):
         height = 1.5 + ROW_HEIGHT * frame["row"].nunique()
         # The viewer's font may be wider than the one used for the layout.
         layout = ConstrainedLayoutEngine(rect=(0, 0, 0.97, 1))
         figure, axes = plt.subplots(figsize=(WIDTH, height), layout=layout)
-        note = _draw(frame, axes, colours)
-        axes.set_title(title, loc="left", color=colours.ink)
-        axes.set_xlabel(x_label, color=colours.ink)
-        figure.supxlabel(note, fontsize="small", color=colours.faint, x=0.99, ha="right")
+        note = _draw(frame, axes)
+        axes.set_title(title, loc="left", color=INK)
+        axes.set_xlabel(x_label, color=INK)
+        figure.supxlabel(note, fontsize="small", color=FAINT, x=0.99, ha="right")
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         plt.close(figure)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
-def _draw(frame: pd.DataFrame, axes: Axes, colours: Theme) -> str:
+def _draw(frame: pd.DataFrame, axes: Axes) -> str:
     names = list(dict.fromkeys(frame["row"]))
     summary = summarise_seeds(frame, "row", "gain").loc[names]
     printed = frame.groupby("row")["paper"].first().loc[names].to_numpy(float)
     mean = summary["mean"].to_numpy()
     positions = np.arange(len(names))
     spread = np.abs(summary[["low", "high"]].to_numpy().T - mean)
-    axes.barh(positions, mean, height=0.6, color=colours.bar)
-    axes.errorbar(mean, positions, xerr=spread, fmt="none", ecolor=colours.ink, capsize=4, linewidth=1.4)
-    axes.plot(printed, positions, linestyle="none", marker="D", color=colours.mark, markersize=7)
-    for x, name, colour, values in ((1.11, "■ here", colours.bar, mean), (1.24, "◆ paper", colours.mark, printed)):
+    axes.barh(positions, mean, height=0.6, color=BAR)
+    axes.errorbar(mean, positions, xerr=spread, fmt="none", ecolor=INK, capsize=4, linewidth=1.4)
+    axes.plot(printed, positions, linestyle="none", marker="D", color=MARK, markersize=7)
+    for x, name, colour, values in ((1.11, "■ here", BAR, mean), (1.24, "◆ paper", MARK, printed)):
         text_style: dict[str, Any] = {"color": colour, "va": "center", "ha": "right"}
         text_style["transform"] = axes.get_yaxis_transform()
         axes.text(x, -0.6, name, fontsize="small", **text_style)
         for position, value in enumerate(values):
-            axes.text(x, position, "–" if np.isnan(value) else f"{value:+.1f}", **text_style)
+            axes.text(x, position, "–" if np.isnan(value) else f"{round(value, 1) + 0.0:+.1f}", **text_style)
     axes.set_yticks(positions, names)
     axes.invert_yaxis()
-    _style_axes(axes, colours)
+    _style_axes(axes)
     counts = format_counts(summary["n"])
     whiskers = describe_interval(summary["n"], "whiskers")
     return f"{counts} seeds that a row has in common with the first; {whiskers}"
 
 
-def _style_axes(axes: Axes, colours: Theme) -> None:
+def _style_axes(axes: Axes) -> None:
     """Colour axes and labels for a background that shows through."""
-    axes.tick_params(colors=colours.ink)
-    axes.axvline(0, color=colours.ink, linewidth=1)
+    axes.tick_params(colors=INK)
+    axes.axvline(0, color=INK, linewidth=1)
     axes.grid(axis="y", visible=False)
     axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
         spine.set_visible(side == "bottom")
-        spine.set_color(colours.faint)
+        spine.set_color(FAINT)
     axes.patch.set_visible(False)
     axes.margins(x=0.08)

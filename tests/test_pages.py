@@ -49,6 +49,13 @@ def test_committed_pictures_are_current() -> None:
     assert stale == [], HINT
 
 
+def test_pictures_depend_on_drawing_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, figure, scale, rows = next(iter_gallery_figures())
+    before = compute_digest(figure, rows, scale)
+    monkeypatch.setattr("repro.report.gallery.hash_python_files", lambda folders: f"code of {folders[0].name}")
+    assert before != compute_digest(figure, rows, scale)
+
+
 def test_findings_belong_to_experiments() -> None:
     """Each finding belongs to an existing experiment."""
     assert set(get_declared_notes("FINDINGS")) <= {experiment.number for experiment in experiments()}

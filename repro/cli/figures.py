@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
-from repro.report.gallery import FIELDS, compute_digest, get_picture_path, is_current, iter_gallery_figures
+from repro.report.gallery import (
+    FIELDS,
+    compute_digest,
+    get_picture_path,
+    is_current,
+    iter_gallery_figures,
+    needs_no_record,
+)
 from repro.report.picture_cache import CachedPicture, get_cached_picture
 from repro.report.scores import list_averaged_fields, make_sort_key
 from repro.spec import Figure
@@ -96,11 +103,6 @@ def render(
         return None
     picture = describe_picture(figure, scale, origin, rows)
     return draw_once(rows, f"{figure.name}-{scale}-{origin}", picture, executor, with_png=with_png)
-
-
-def needs_no_record(figure: Figure) -> bool:
-    """Return whether a figure is drawn without records, for example a diagram."""
-    return figure.draw is not None and not figure.series
 
 
 def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -70,9 +70,11 @@ def draw_gains(name: str, scale: str) -> dict[str, str]:
     from repro.cli.figures import use_headless_backend
 
     use_headless_backend()
-    from figures.gains import THEMES, gains_svg
+    from figures.gains import gains_svg
+    from figures.theme import THEMES, recolour
 
-    return {theme: gains_svg(rows, **labels, theme=theme) for theme in THEMES}
+    svg = gains_svg(rows, **labels)
+    return {theme: recolour(svg, theme) for theme in THEMES}
 
 
 def render_gains(scale: str) -> Path | None:

@@ -24,7 +24,8 @@ from repro.report.view import View
 from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import PAPERS
 from repro.spec.registry import experiments, get_declared_notes
-from repro.storage.paths import CHECKOUT
+from repro.storage.digests import hash_python_files
+from repro.storage.paths import CHECKOUT, SOURCES
 
 PICTURES = Path("docs") / "pictures"
 MINI = "mini"
@@ -38,13 +39,18 @@ FIELDS = (
 )
 
 
+def needs_no_record(figure: Figure) -> bool:
+    """Return whether a figure is drawn without records, for example a diagram."""
+    return figure.draw is not None and not figure.series
+
+
 def iter_gallery_figures() -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
     """Yield each figure that can be drawn, with its experiment, scale and rows."""
     for experiment in experiments():
         for figure in (artefact for artefact in experiment.artefacts if isinstance(artefact, Figure)):
             for scale in SCALES:
                 rows = list_rows(experiment, figure, scale)
-                if rows or (figure.draw is not None and not figure.series):
+                if rows or needs_no_record(figure):
                     yield experiment, figure, scale, rows
                     break
 
@@ -57,17 +63,18 @@ def list_rows(experiment: Experiment, figure: Figure, scale: str) -> list[dict[s
 
 def _list_own_runs(experiment: Experiment, scale: str) -> tuple[Run, ...]:
     """Return the runs of an experiment at a scale, or none if it repeats those of another scale there."""
-    runs = experiment.runs(scale) if scale in experiment.scales else ()
+    runs = experiment.runs(scale)
     return runs if runs and runs[0].scale == scale else ()
 
 
 def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]], scale: str) -> str:
-    """Return 16 hex digits of the rows and labels of a picture, and of the function that draws it, if it has its own.
+    """Return 16 hex digits of the rows and labels of a picture, and of the code that draws it.
 
     A note on the seeds of its claims is included too, if there is one.
     """
     settings = [getattr(figure, name) for name in (*FIELDS, "title")]
-    content = json.dumps([settings, [dict(row) for row in rows]], default=repr, sort_keys=True)
+    code = hash_python_files((SOURCES / "figures",))
+    content = json.dumps([settings, [dict(row) for row in rows], code], default=repr, sort_keys=True)
     if figure.draw is not None:
         content += inspect.getsource(figure.draw)
     content += describe_claim_seeds(figure, scale, rows)
@@ -91,7 +98,7 @@ def make_gallery() -> str:
     parts: list[str] = []
     for paper, title in PAPERS.items():
         of_paper = [experiment for experiment in experiments() if experiment.paper == paper]
-        parts += [f"## {title or 'Tables and figures'}"] if of_paper else []
+        parts += [f"## {title}"] if of_paper else []
         for experiment in of_paper:
             parts += list(make_section(experiment, findings, scales))
     return "\n\n".join(parts) + "\n"

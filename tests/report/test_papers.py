@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from figures.gains import gains_svg
+from figures.theme import recolour
 from repro.cli.main import app
 from repro.cli.regenerate import make_front_pictures
 from repro.records.store import Record, read_records, write_record
@@ -127,6 +128,7 @@ def test_notes_name_ranges_of_artefacts() -> None:
 
 ROWS = [{"row": "a", "seed": seed, "gain": gain, "paper": 1.5} for seed, gain in enumerate((1.0, 2.0, 4.5))]
 ROWS += [{"row": "b", "seed": seed, "gain": gain, "paper": None} for seed, gain in enumerate((-1.0, -1.1, -0.9))]
+ROWS += [{"row": "c", "seed": seed, "gain": -0.01, "paper": None} for seed in range(3)]
 
 
 def list_texts(svg: str) -> list[str]:
@@ -160,11 +162,11 @@ def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
 
 
 def test_picture_shows_mean_gains() -> None:
-    svg = gains_svg(ROWS, title="t", x_label="points", theme="dark")
-    assert svg == gains_svg(ROWS, title="t", x_label="points", theme="dark")
-    assert {"a", "b", "+2.5", "-1.0", "■ here", "◆ paper"} <= set(list_texts(svg))
-    with pytest.raises(ValueError, match="theme 'sepia' with 6 rows"):
-        gains_svg(ROWS, title="t", x_label="points", theme="sepia")
+    svg = gains_svg(ROWS, title="t", x_label="points")
+    assert svg == gains_svg(ROWS, title="t", x_label="points")
+    texts = {"a", "b", "c", "+2.5", "-1.0", "+0.0", "■ here", "◆ paper"}
+    assert texts <= set(list_texts(svg)) and "-0.0" not in list_texts(svg)
+    assert set(list_texts(recolour(svg, "dark"))) == set(list_texts(svg))
 
 
 def test_front_pictures_are_current() -> None:
