@@ -1,9 +1,11 @@
 # `make table1` and `make test` build .venv if it is missing or older than the lock file.
 # PYTHON is the interpreter to build it with (3.11 or newer). EXTRAS chooses faiss: set it to gpu,dev on a CUDA machine.
+# Its default is what .venv was built with.
 PYTHON ?= python3
-EXTRAS ?= cpu,dev
 BIN := .venv/bin
 READY := .venv/.built-from-lock
+BUILT := $(shell cat $(READY) 2>/dev/null)
+EXTRAS ?= $(if $(BUILT),$(BUILT),cpu,dev)
 # Containers often set it. Every process would then compile torch and transformers again, half of a command's time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -26,11 +28,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# If EXTRAS is given and differs from what .venv was built with, install it.
-ifneq ($(origin EXTRAS),file)
-ifneq ($(EXTRAS),$(shell cat $(READY) 2>/dev/null))
+# If EXTRAS differs from what .venv was built with, install it. The packages of faiss hold the same module, so the other
+# one is removed first.
+ifneq ($(EXTRAS),$(BUILT))
 .PHONY: $(READY)
-endif
 endif
 
 # The lock file is used as constraints only. Requirements come from the packages themselves, so each build of torch (CPU,
@@ -39,5 +40,6 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required, this is " + sys.version.split()[0] + ": choose another with make PYTHON=python3.12")'
 	@echo 'Installing the versions of requirements.lock, including torch, into .venv. This takes one to five minutes.'
 	$(PYTHON) -m venv .venv
+	$(if $(filter-out $(EXTRAS),$(BUILT)),$(BIN)/python -m pip uninstall --yes -qq --disable-pip-version-check faiss-cpu faiss-gpu)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e '.[$(EXTRAS)]'
 	@echo '$(EXTRAS)' >$(READY)

@@ -121,6 +121,25 @@ def test_cpu_torch_brings_no_cuda(index: Path, copy: Path, tmp_path: Path) -> No
     assert installed["torch"] == f"{LOCK['torch']}+cpu" and not installed.keys() & CUDA.keys()
 
 
+@pytest.mark.parametrize(
+    ("built", "words", "verbs", "extras"),
+    [
+        (None, "", ["install"], "[cpu,dev]"),
+        ("gpu,dev", "", [], ""),
+        ("gpu,dev", "EXTRAS=gpu,dev", [], ""),
+        ("gpu,dev", "EXTRAS=cpu,dev", ["uninstall", "install"], "[cpu,dev]"),
+        ("gpu,dev", "--assume-new=requirements.lock", ["install"], "[gpu,dev]"),
+    ],
+)
+def test_make_keeps_built_extras(built: str | None, words: str, verbs: list[str], extras: str, copy: Path) -> None:
+    """An environment keeps its faiss until another one is requested, which replaces it."""
+    if built:
+        (copy / ".venv").mkdir()
+        (copy / ".venv" / ".built-from-lock").write_text(f"{built}\n")
+    output = run_line(f"make --dry-run {words} .venv/.built-from-lock", copy)
+    assert re.findall(r"-m pip (\w+)", output) == verbs and extras in output
+
+
 def test_lines_without_make_match() -> None:
     setup, use = read_lines_without_make()
     recipe = (CHECKOUT / "Makefile").read_text()
