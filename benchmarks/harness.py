@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 MINILM: dict[str, Any] = {
-    "backbone": "bert",
     "start": "minilm",
-    "num_layers": 6,
-    "num_first_stage_layers": 6,
-    "hidden_size": 384,
     "num_contexts": 64,
     "num_soft_prompts": 8,
     "prompts": "task",

@@ -220,7 +220,7 @@ def prune(
 
     removable = list(list_leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
     trained = [(path, size) for path, size in removable if is_trained(path)]
-    to_remove = removable if weights else [entry for entry in removable if entry not in trained]
+    to_remove = removable if weights else [entry for entry in removable if not is_trained(entry[0])]
     if weights and trained and not dry_run and not yes:
         _confirm_removal(trained)
     removed: list[tuple[Path, int]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from repro.report.artefacts import judgements
 from repro.report.names import find_artefact
@@ -12,19 +12,17 @@ from repro.spec import (
     Claim,
     Correlation,
     Equivalence,
-    Exhibit,
     Experiment,
     Figure,
     Interaction,
     Order,
-    Row,
     Run,
-    Table,
     Term,
     Trend,
     Value,
     Varies,
 )
+from repro.spec.artefact import get_rows
 from repro.spec.registry import artefacts, experiments, get_declared_notes
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
@@ -180,7 +178,7 @@ class RowNamer:
         other_exhibits = [exhibit for _, exhibit in artefacts().values() if exhibit not in experiment.artefacts]
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
         for exhibit in (*experiment.artefacts, *other_exhibits):
-            for row in _list_rows(exhibit):
+            for row in get_rows(exhibit):
                 # A label that begins with a dot continues the row above.
                 if not row.label.startswith("·") and (selected := self._select(row.runs.matches)):
                     self.rows.setdefault((selected, row.context), row.label)
@@ -206,12 +204,6 @@ class RowNamer:
             metric = f"{describe_metric(first)} of "
             return f"{describe_metric(first)}: {names[0].removeprefix(metric)} − {names[1].removeprefix(metric)}"
         return f"{names[0]} − {names[1]}"
-
-
-def _list_rows(exhibit: Table | Figure | Exhibit) -> Sequence[Row]:
-    if isinstance(exhibit, Table):
-        return exhibit.rows
-    return exhibit.series if isinstance(exhibit, Figure) else ()
 
 
 def describe_fields(term: Term, scale: str) -> str:

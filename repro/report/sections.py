@@ -16,8 +16,8 @@ from repro.report.figure_data import list_figure_rows, make_rows_view
 from repro.report.names import COMPANION, find_artefact, format_heading, format_title, split_name
 from repro.report.tables import format_claim_row, list_exhibit_rows
 from repro.report.view import View
-from repro.spec import Exhibit, Experiment, Figure, Row, Run, Table
-from repro.spec.artefact import MAIN, PAPERS
+from repro.spec import Exhibit, Experiment, Figure, Run, Table
+from repro.spec.artefact import MAIN, PAPERS, get_rows
 from repro.spec.scales import get_scale
 from repro.statistics.contrasts import drop_seed
 from repro.statistics.judge import Judgement
@@ -132,7 +132,7 @@ def make_sections(experiment: Experiment, scale: str, render: Renderer) -> list[
     declared = {artefact.rows or artefact.name for artefact in experiment.artefacts if isinstance(artefact, Exhibit)}
     sections = []
     for artefact in experiment.artefacts:
-        selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in _get_rows(artefact)]
+        selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in get_rows(artefact)]
         expected = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
         records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
         view, rows = _make_view_and_rows(artefact, runs, by_source)
@@ -153,12 +153,6 @@ def make_sections(experiment: Experiment, scale: str, render: Renderer) -> list[
             )
         )
     return sections
-
-
-def _get_rows(artefact: Table | Figure | Exhibit) -> tuple[Row, ...]:
-    if isinstance(artefact, Table):
-        return artefact.rows
-    return artefact.series if isinstance(artefact, Figure) else ()
 
 
 def _make_view_and_rows(
@@ -189,7 +183,7 @@ def _list_texts(artefact: Table | Figure | Exhibit, records: Sequence[Record], d
         by_system.setdefault(drop_seed(record.run), record)
     views = []
     for record in by_system.values():
-        label = next((f"{row.label}, " for row in _get_rows(artefact) if row.runs.matches(record.run)), "")
+        label = next((f"{row.label}, " for row in get_rows(artefact) if row.runs.matches(record.run)), "")
         for name, rows in sorted(record.exhibits.items()):
             if name not in declared and rows:
                 title = f"{TEXT_TITLES.get(name, name)} ({label}seed {record.run.seed})"

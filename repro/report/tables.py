@@ -28,8 +28,6 @@ LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive",
 """Order of verdicts in a ledger: failures first, claims without a verdict last."""
 MIN_WIDTH_WITH_THRESHOLD = 110
 """Width of a terminal below which the ledger omits thresholds."""
-MIN_SENTENCE_WIDTH = 30
-"""Shortest length in characters to which a claim's sentence is cut."""
 
 
 def get_metric_path(pattern: str, run: Run, context: str = "own") -> str:
@@ -163,8 +161,8 @@ LEDGER_HEADER = ("claim", "verdict", "effect", "interval", "threshold", "seeds",
 def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width: int | None = None) -> View:
     """Return the ledger: a row per claim with an effect, and one line per kind of other claims.
 
-    With `width` a row fits on a line of this many characters if possible. Sentences are cut, claims with several
-    comparisons show a range, and claims about printed numbers have no row.
+    With `width` a row is short, for a terminal of this many characters. Claims with several comparisons show a range,
+    claims about printed numbers have no row, and a narrow terminal has no thresholds.
     """
     is_brief = width is not None
     shown = [

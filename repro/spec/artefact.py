@@ -108,6 +108,13 @@ class Exhibit:
     rows: str = ""  # name of the rows in the record, by default the name of the exhibit
 
 
+def get_rows(artefact: Table | Figure | Exhibit) -> tuple[Row, ...]:
+    """Return the rows of a table or the series of a figure. An exhibit has none."""
+    if isinstance(artefact, Table):
+        return artefact.rows
+    return artefact.series if isinstance(artefact, Figure) else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment: its runs at each scale, its artefacts, and the claims that it judges."""

@@ -9,8 +9,6 @@ from typing import ClassVar
 
 from repro.spec.run import Run, check_fields
 from repro.spec.selectors import (
-    BLOCKS,
-    PARTS,
     POINTS,
     ByScale,
     Term,
@@ -210,7 +208,7 @@ class Correlation(Directed):
 
     With points="runs", a point is a configuration that both terms select, averaged over its seeds. With
     points="datasets", a point is a dataset of one system, metrics have `*` for the dataset, `minus` is subtracted from
-    `y`, and r is the mean over systems. With blocks="family", r has no interval, because the datasets of a family are
+    `y`, and r is the mean over systems. With has_interval=False, r has no interval, for example because datasets are
     alike. With `within`, r is the mean over the values of that field.
     """
 
@@ -220,14 +218,13 @@ class Correlation(Directed):
     points: str
     minus: Term | None = None
     within: str = ""
-    blocks: str = ""
+    has_interval: bool = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an unknown field, and for unknown points or blocks."""
+        """Raise ValueError for an unknown field, and for unknown points."""
         super().__post_init__()
         check_fields(filter(None, (self.within,)), f"claim {self.id}")
         check_choice(f"claim {self.id}", "points", self.points, POINTS)
-        check_choice(f"claim {self.id}", "blocks", self.blocks, BLOCKS)
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -254,17 +251,15 @@ class Equivalence(Paired):
 
 @dataclass(frozen=True, kw_only=True)
 class Varies(Claim):
-    """The best value of `axis` differs between datasets, or families with by="family". `over` has `*` for these."""
+    """The best value of `axis` differs between datasets. `over` has `*` for them."""
 
     over: Term
     axis: str
-    by: str = "name"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an unknown field, an unknown `by`, or a metric without `*`."""
+        """Raise ValueError for an unknown field, or a metric without `*`."""
         super().__post_init__()
         check_fields([self.axis], f"claim {self.id}")
-        check_choice(f"claim {self.id}", "by", self.by, PARTS)
         if "*" not in self.over.metric:
             raise ValueError(
                 f"claim {self.id}: {self.over.metric!r} has no * for the dataset, e.g. {{suite}}/*/ndcg_at_10"

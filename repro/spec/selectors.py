@@ -97,10 +97,6 @@ COSINES = (
 )
 POINTS = ("runs", "datasets")
 """Kinds of points of a correlation."""
-BLOCKS = ("", "family")
-"""The blocks of a correlation over datasets: single datasets, or whole families."""
-PARTS = ("name", "family")
-"""Values of `*` in the metric of `Varies`: the names of datasets, or families."""
 
 
 def get_display_unit(metric: str) -> Unit:

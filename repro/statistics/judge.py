@@ -419,8 +419,8 @@ def _correlate(claim: Correlation, evidence: Evidence) -> tuple[tuple[Comparison
     """Return Pearson's r, the mean over groups of points. An interval needs one group of at least five settings."""
     groups = _points_by_dataset(claim, evidence) if claim.points == "datasets" else _points_by_run(claim, evidence)
     effect = float(np.mean([pearson(points) for points in groups])) if groups else 0.0
-    if len(groups) != 1 or claim.blocks:
-        return (Comparison(effect),), "over datasets" if claim.blocks else "a mean over groups"
+    if len(groups) != 1 or not claim.has_interval:
+        return (Comparison(effect),), "a mean over groups" if claim.has_interval else "over datasets"
     if len(groups[0]) < MIN_CORRELATION_SETTINGS:
         return (Comparison(effect),), f"{len(groups[0])} settings; a correlation needs {MIN_CORRELATION_SETTINGS}"
     x, y = np.array(groups[0]).T
@@ -473,11 +473,11 @@ def pearson(points: Points) -> float:
 
 
 def _describe_best(claim: Varies, evidence: Evidence) -> str:
-    """Return how many datasets (or families) each value of the axis is best on."""
+    """Return how many datasets each value of the axis is best on."""
     scores: dict[str, dict[float, float]] = {}
     for system in evidence.systems[claim.over]:
-        for name, score in average_by_part(evidence.get_records(system), claim.over.metric, claim.by).items():
+        for name, score in average_by_part(evidence.get_records(system), claim.over.metric).items():
             scores.setdefault(name, {})[getattr(system, claim.axis)] = score
     best = Counter(max(values, key=lambda value: values[value]) for values in scores.values())
     counts = ", ".join(f"{value:g} on {best[value]}" for value in sorted(best))
-    return f"best {claim.axis}: {counts} of {len(scores)} {'families' if claim.by == 'family' else 'datasets'}"
+    return f"best {claim.axis}: {counts} of {len(scores)} datasets"

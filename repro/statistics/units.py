@@ -101,12 +101,9 @@ def split_by_stratum(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.n
     return dict(zip(strata_Q[[0, *borders]].tolist(), np.split(values, borders, axis=-1), strict=True))
 
 
-def average_by_part(records: Sequence[Record], pattern: str, part: str = "name") -> dict[str, float]:
-    """Return a metric for each dataset, or with part "family" for each family, averaged over records.
-
-    `*` in the metric stands for the name of the dataset or family.
-    """
-    names = dict.fromkeys(row[part] for record in records for row in record.provenance["suite"]["datasets"])
+def average_by_part(records: Sequence[Record], pattern: str) -> dict[str, float]:
+    """Return a metric for each dataset, averaged over records. `*` in the metric stands for the name of the dataset."""
+    names = dict.fromkeys(row["name"] for record in records for row in record.provenance["suite"]["datasets"])
     return {
         name: float(np.mean([read_metric(record, pattern.replace("*", name)) for record in records])) for name in names
     }
