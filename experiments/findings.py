@@ -103,7 +103,7 @@ FINDINGS: dict[int, str] = {
     58: "After eight times the steps, context documents of the searched corpus are 0.3 points better than random training "
     "text. Nearly all of this lies in software packages, where they are 1.8 points better. On average, the contextual "
     "model still does not beat the biencoder. Word frequencies in the pooling are at one of five seeds: they lead all rows "
-    "by a third of a point, without an interval yet.",
+    "by 0.3 points, without an interval yet.",
     59: "In the first of three seeds, the filter costs 3.4 to 4.5 points at every size. Without it, smaller clusters are "
     "better. The smaller batch is better for clusters of up to 1024 pairs.",
     60: "Batches of 32 score three to four points lower than batches of 128.",
