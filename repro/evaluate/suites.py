@@ -34,6 +34,8 @@ from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, search_bm25, write_run
 
 if TYPE_CHECKING:
+    import torch
+
     from repro.model.encoding import TextEncoder
 
 TOP_K = 100
@@ -47,6 +49,11 @@ class ReportingEncoder(Encoder, Protocol):
 
     report: Callable[[int, int], None]
     """Callback while texts are encoded: report(number of encoded texts, number of all texts)."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device of its weights."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -351,7 +351,7 @@ class _Evaluator:
             "num_contexts": num_contexts,
             "seed": request.context_seed,
             # rounding on a GPU differs and may change the order of close documents
-            "device": str(getattr(opened.model, "device", request.device)),
+            "device": str(opened.model.device),
         }
         if request.whiten:
             # earlier results were whitened by all documents, including repeated ones

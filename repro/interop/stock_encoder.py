@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from repro.evaluate.adaptation import normalize
+
 if TYPE_CHECKING:
+    import torch
     from sentence_transformers import SentenceTransformer
 
 FILE_FIELDS = ("_name_or_path", "transformers_version", "architectures")
@@ -62,10 +65,14 @@ class StockEncoder:
         return int(length) if length and math.isfinite(length) else None
 
     @property
+    def device(self) -> torch.device:
+        """The device of its weights."""
+        return self.theirs.device
+
+    @property
     def role_prompts(self) -> dict[str, str]:
         """The text in front of queries and of documents, by role."""
-        prompts, default = self.theirs.prompts, self.theirs.default_prompt_name
-        return {role: prompts.get(self._get_prompt_name(role) or default or "") or "" for role in ROLES}
+        return {role: self.theirs.prompts[self._get_prompt_name(role)] for role in ROLES}
 
     @property
     def unused_prompts(self) -> list[str]:
@@ -107,35 +114,31 @@ class StockEncoder:
 
         `prompt` also selects the route in a model with different modules per role.
         """
-        options: dict[str, Any] = {
-            "prompt_name": self._get_prompt_name(prompt),
-            "task": prompt,
-            "normalize_embeddings": not self.keeps_lengths,
-        }
+        options: dict[str, Any] = {"prompt_name": self._get_prompt_name(prompt), "task": prompt}
         if len(texts) <= TEXTS_PER_BLOCK:
-            vectors_ND: np.ndarray = self.theirs.encode(list(texts), **options)
-            return vectors_ND.astype(np.float32)
+            return self._to_float32(self.theirs.encode(list(texts), **options))
         # by length, so that the texts of a block need little padding
         order = np.argsort([len(text) for text in texts], kind="stable")
         blocks = []
         for start in range(0, len(texts), TEXTS_PER_BLOCK):
             rows = order[start : start + TEXTS_PER_BLOCK]
-            blocks.append(self.theirs.encode([texts[row] for row in rows], **options))
+            blocks.append(self._to_float32(self.theirs.encode([texts[row] for row in rows], **options)))
             self.report(start + len(rows), len(texts))
-        vectors_ND = np.concatenate(blocks).astype(np.float32)
-        return vectors_ND[np.argsort(order)]
+        return np.concatenate(blocks)[np.argsort(order)]
+
+    def _to_float32(self, vectors_ND: np.ndarray) -> np.ndarray:
+        """Return vectors in float32. They are normalised afterwards, because half-precision lengths are inexact."""
+        vectors_ND = vectors_ND.astype(np.float32)
+        return vectors_ND if self.keeps_lengths else normalize(vectors_ND)
 
     def to(self, device: str) -> None:
         """Put the weights on a device."""
         self.theirs.to(device)
 
-    def _get_prompt_name(self, role: str) -> str | None:
-        """Return the name of the prompt of a role. None if it has none, so that its default prompt applies."""
-        prompts = self.theirs.prompts
-        for name in DOCUMENT_PROMPT_NAMES if role == "document" else (role,):
-            if prompts.get(name):
-                return name
-        return role if role in prompts else None
+    def _get_prompt_name(self, role: str) -> str:
+        """Return the name of the prompt of a role, the role itself if it has none: the library adds an empty one."""
+        names = DOCUMENT_PROMPT_NAMES if role == "document" else (role,)
+        return next((name for name in names if self.theirs.prompts.get(name)), role)
 
 
 def _describe_tokenizer(tokenizer: Any) -> Any:

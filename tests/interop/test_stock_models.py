@@ -13,9 +13,11 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
+from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import score, search
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
+from repro.interop.stock_encoder import TEXTS_PER_BLOCK
 from tests.commands import run_command
 from tests.interop.small import WORDS, make_collection, make_model
 
@@ -100,6 +102,38 @@ def test_inner_products_score_every_width(things: Retrieval) -> None:
         assert result["metrics"]["things+width4/things/ndcg_at_10"] == pytest.approx(narrow, abs=1e-6)
         assert result["provenance"]["model"]["similarity"] == name
     assert abs(scores["dot"] - scores["cosine"]) > 0.01
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_half_precision_vectors_are_normalised(things: Retrieval, kind: torch.dtype) -> None:
+    """Lengths are exact in one call and in blocks. With the dot product they are those of the model."""
+    theirs = write_stock("model").to(kind)
+    theirs.save_pretrained("half", create_model_card=False)
+    opened = open_model("half").model
+    assert next(opened.theirs.parameters()).dtype == kind
+    texts = list(things.documents) * 6
+    assert len(things.documents) < TEXTS_PER_BLOCK < len(texts)
+    for part in (texts[: len(things.documents)], texts):
+        vectors = opened.encode(part)
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(vectors.astype(float), axis=1), 1, atol=1e-6)
+    theirs.similarity_fn_name = "dot"
+    theirs.save_pretrained("dot", create_model_card=False)
+    lengths = np.linalg.norm(open_model("dot").model.encode(texts), axis=1)
+    assert lengths.std() > 0.01
+
+
+def test_cached_scores_belong_to_a_device(things: Retrieval, monkeypatch: pytest.MonkeyPatch) -> None:
+    systems = []
+
+    def make_cache(folder: Path, system: dict[str, Any]) -> ResultCache:
+        systems.append(system)
+        return ResultCache(folder, system)
+
+    monkeypatch.setattr("repro.interop.evaluating.ResultCache", make_cache)
+    write_stock("model")
+    evaluate("model")
+    assert [system["device"] for system in systems] == [str(open_model("model").model.theirs.device)]
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan"])

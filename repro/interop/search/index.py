@@ -17,11 +17,12 @@ import numpy as np
 
 from repro.storage.files import json_object
 
-VERSION = 4
+VERSION = 5
 """Version of an index. Raise it if the same files would give other documents or vectors.
 
 2: columns of a file are found in any case. 3: the column "text" comes before "answer" and others. 4: documents of a
-collection of questions have the prompt of queries, as in `evaluate`.
+collection of questions have the prompt of queries, as in `evaluate`. 5: vectors of half-precision models of
+sentence-transformers are normalised in float32.
 """
 SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE = "index.json", "vectors.npy", "documents.jsonl"
 # byte offsets of the documents in the file of texts
