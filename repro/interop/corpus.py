@@ -36,22 +36,22 @@ class Corpus:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Everything that decides the documents and the draws from them: kind, name and digest.
+        """Everything that decides the documents, their prompt and the draws from them: kind, name and digest.
 
-        Without the name, two suites of one stage would be equal, as would a .txt and a .csv file with the same bytes.
+        The name decides the draws. Two suites of one stage have the same digest, and so have a .txt and a .csv file with
+        the same bytes.
         """
         return self.kind, self.name, self.digest
 
     @property
     def document_role(self) -> str:
         """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora."""
-        from repro.data.beir import is_beir, load_known_collection
+        from repro.data.beir import load_known_collection
 
-        quirks = find_quirks(self.name)
-        if self.kind != "beir" or not quirks.asks_on_both_sides or not is_beir(self.path):
+        if not self._list_role_files():
             return "document"
         # The name is not enough: the content must match, too.
-        return load_known_collection(self.path, self.name, quirks)[1].document_role
+        return load_known_collection(self.path, self.name, find_quirks(self.name))[1].document_role
 
     @property
     def digest(self) -> str:
@@ -60,12 +60,30 @@ class Corpus:
             return str(json_object(self.path / CORPUS_FILE).get("digest"))
         if self.kind == "suite":
             return self.path.name
-        # suite.json lists the collections of a folder
-        names = ("suite.json", "corpus.jsonl")
-        files = [self.path] if self.kind == "file" else sorted(path for name in names for path in self.path.rglob(name))
         note = get_home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
-        digests = get_cached_digests(self.path.parent, files, note)
+        digests = get_cached_digests(self.path.parent, self._list_files(), note)
         return digests[self.path.name] if self.kind == "file" else _hash(json.dumps(digests, sort_keys=True))
+
+    def _list_files(self) -> list[Path]:
+        """Return the files that decide its documents and their prompt."""
+        from repro.data.beir import find_collections, load_suite
+
+        if self.kind == "file":
+            return [self.path]
+        if self.kind == "beir":
+            return [self.path / "corpus.jsonl", *self._list_role_files()]
+        # Collections may be links, which `rglob` would not follow.
+        suite = self.path / "suite.json"
+        has_suite = suite.is_file()
+        datasets = load_suite(self.path).datasets if has_suite else find_collections(self.path)
+        return [suite] * has_suite + [dataset.path / "corpus.jsonl" for dataset in datasets]
+
+    def _list_role_files(self) -> list[Path]:
+        """Return queries and judgements of a collection with the name of one of questions. Empty if it has none."""
+        quirks = find_quirks(self.name)
+        files = [self.path / "queries.jsonl", self.path / "qrels" / f"{quirks.split}.tsv"]
+        has_role = self.kind == "beir" and quirks.asks_on_both_sides and all(map(Path.is_file, files))
+        return files if has_role else []
 
     def read(self) -> tuple[dict[str, str], int]:
         """Return the text of each document by its id, and the number of collections that they come from.

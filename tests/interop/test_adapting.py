@@ -160,6 +160,38 @@ def test_other_collections_are_another_corpus(tmp_path: Path) -> None:
     assert len(digests) == 2
 
 
+def test_linked_collections_are_hashed(tmp_path: Path) -> None:
+    """An index of a folder of links is stale if a collection behind a link changes."""
+    (tmp_path / "zoo").mkdir()
+    digests = set()
+    for text in ("rain", "snow falls"):
+        collection = Retrieval("ants", ("d",), (text,), ("q",), ("rain",), {"q": {"d": 1}})
+        write_beir_folder(tmp_path / "elsewhere", collection)
+        if not digests:
+            (tmp_path / "zoo" / "ants").symlink_to(tmp_path / "elsewhere")
+        corpus = find_corpus(str(tmp_path / "zoo"))
+        assert list(corpus.read()[0].values()) == [text]
+        digests.add(corpus.digest)
+    assert len(digests) == 2
+
+
+def test_role_of_questions_follows_the_content(tmp_path: Path) -> None:
+    """A folder with the name of Quora may lack queries. If it has some, they decide the prompt of its documents."""
+    folder = tmp_path / "quora"
+    documents = ("is it rain", "will it rain")
+    write_beir_folder(folder, Retrieval("quora", ("a", "b"), documents, ("a",), documents[:1], {"a": {"b": 1}}))
+    keys = set()
+    for name, role in (("", "query"), ("queries.jsonl", "document"), ("qrels/test.tsv", "document")):
+        if name:
+            (folder / name).rename(folder / "moved")
+        corpus = find_corpus(str(folder))
+        assert corpus.document_role == role
+        keys.add((role, corpus.key))
+        if name:
+            (folder / "moved").rename(folder / name)
+    assert len(keys) == len({key for _, key in keys}) == 2
+
+
 def test_empty_documents_are_no_corpus(tmp_path: Path) -> None:
     corpus = write_lines(tmp_path / "empty.csv", ["passage", " "])
     with pytest.raises(ValueError, match="document"):
