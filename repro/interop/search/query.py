@@ -71,7 +71,7 @@ def choose_model(request: SearchRequest) -> tuple[SearchRequest, str]:
     imported = find_imported(request.model)
     name = imported.name
     scores: dict[str, float] = {}
-    minilm_tokens = MINILM_TOKENS
+    minilm_tokens = 0
     for record in read_records(get_local_records()):
         run, measure = record.run, f"{record.run.suite}/mean/ndcg_at_10"
         # The name of the suite alone would also select scores on the text of an earlier import.
@@ -79,12 +79,13 @@ def choose_model(request: SearchRequest) -> tuple[SearchRequest, str]:
         if is_same_text and run.protocol == "full" and measure in record.metrics:
             if run.architecture in TRAINED and (run_folder(get_training_id(run)) / CHECKPOINT_FILE).is_file():
                 scores[record.id] = record.metrics[measure]
-            elif run.architecture == "surrogate" and run.surrogate == MINILM:
+            # The search reads MINILM_TOKENS tokens, so the score of the longest texts is the closest.
+            elif (run.architecture, run.surrogate) == ("surrogate", MINILM) and run.max_tokens > minilm_tokens:
                 scores[MINILM] = record.metrics[measure]
                 minilm_tokens = run.max_tokens
     best = max(scores, key=scores.__getitem__, default=MINILM)
     note = ""
-    if best != MINILM and minilm_tokens < MINILM_TOKENS:
+    if best != MINILM and 0 < minilm_tokens < MINILM_TOKENS:
         note = (
             f", the best recorded model. MiniLM was scored on {minilm_tokens} tokens of each text, and may be better with "
             f"{MINILM_TOKENS}: repro evaluate --compare {best} {MINILM} --suite {name}"
