@@ -60,7 +60,8 @@ def make_model_card(
         install: What a program needs that opens the folder.
     """
     config = opened.ours.config
-    limits = [limit for limit in LIMITS if opened.num_contexts or limit != CONTEXT_NOTE]
+    reads_documents = opened.num_contexts and not config.is_blind
+    limits = [limit for limit in LIMITS if reads_documents or limit != CONTEXT_NOTE]
     records = [] if opened.run is None else find_records([opened.run])
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
@@ -115,6 +116,8 @@ def _format_corpus(run: Run) -> str:
 def _describe_context(opened: Opened, library: str) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
+    if opened.ours.config.is_blind:
+        return "This model was trained without documents: it has the null context alone, and takes no other."
     lines = [
         f"The context is {opened.num_contexts} documents of the corpus that is searched. If there are more documents, a "
         "sample of this size is drawn with a seed. Fewer are repeated. Queries and documents are comparable only under "
@@ -123,18 +126,13 @@ def _describe_context(opened: Opened, library: str) -> str:
         GROWING_CORPUS_NOTE,
     ]
     if library != "official":
-        if opened.ours.config.sequence_dropout != 1:
-            lines.append(SAMPLE_OF_EVALUATE)
-        lines.append(STORED_WITH_CONTEXT)
+        lines += [SAMPLE_OF_EVALUATE, STORED_WITH_CONTEXT]
     return "\n\n".join(lines)
 
 
 def _describe_missing_context(opened: Opened, library: str) -> str:
-    config = opened.ours.config
-    if library == "official" or config.sequence_dropout == 0:
+    if library == "official" or opened.ours.config.sequence_dropout == 0:
         return "There is no vector without a context: a call without one raises an error."
-    if config.sequence_dropout == 1:
-        return "This model was trained without documents: it has the null context alone, and takes no other."
     return (
         "If no context is set, texts are embedded under the null context, with one warning. `set_context(None)` "
         "chooses the null context without a warning."

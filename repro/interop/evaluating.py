@@ -77,7 +77,7 @@ class EvaluationRequest:
     Attributes:
         model: A run's id, a folder, a hub id, or "bm25".
         suite: A suite by name, or a folder.
-        contexts: Contexts to score the model under.
+        contexts: Contexts to score the model under. A model trained without documents has "null" by default.
         context_seed: Seed for drawing context documents.
         num_contexts: Number of distinct context documents. Default: as many as the model takes.
         revision: Revision of a hub id.
@@ -182,7 +182,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         "machine": describe_machine(),
         "asked": asdict(request),
     }
-    # Everything that can be refused is refused before a model is opened.
+    # What can be refused without opening a model is refused first.
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
     check_whitening_options(request.whiten, request.shrinkage)
@@ -330,6 +330,9 @@ class _Evaluator:
         if opened.num_contexts:
             check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)
             contexts = request.contexts
+            if opened.ours.config.is_blind and contexts == ("own",):
+                self.progress(f"{opened.called}: trained without documents, so it is scored under the null context")
+                contexts = ("null",)
             if request.num_contexts is not None:
                 num_contexts = request.num_contexts
         widths = parse_widths(request.widths, opened.model)

@@ -50,6 +50,11 @@ def run_explanation(
     model = opened.model
     if not isinstance(model, ContextualModel):
         raise ValueError(f"{opened.called} takes no context: name a contextual model")
+    if model.config.is_blind:
+        raise ValueError(
+            f"{opened.called} was trained without documents, so it has the null context alone: name another "
+            "contextual model"
+        )
     check_num_contexts(num_contexts, opened.called, opened.num_contexts)
     to_device(model, device)
     if suite_name is None:

@@ -134,6 +134,8 @@ def _list_ranking_code(opened: Opened, to: str) -> list[str]:
     set_context = []
     if isinstance(opened.model, ContextualModel):
         set_context = ["model.set_context(documents)  # documents of the searched corpus"]
+        if opened.model.config.is_blind:
+            set_context = ["model.set_context(None)  # the null context, the only one of this model"]
     keyword = "prompt_name=" if to == "sentence-transformers" else ""
     return [
         f"documents = {CARD_TEXTS}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from repro.interop.card import make_model_card
+from repro.interop.card import CONTEXT_NOTE, LIBRARIES, make_model_card
 from repro.interop.comparison import MEASURE_LABELS, make_measures_view
 from repro.interop.opening import Opened
 from repro.records.store import Record, read_record
@@ -49,11 +49,20 @@ def test_every_analysis_has_a_card(records: list[Record]) -> None:
 
 
 def test_only_contextual_cards_mention_contexts(records: list[Record]) -> None:
-    # A context-blind model reads no documents, so its card mentions no context either.
-    seeing = [record for record in records if record.run.measure == "retrieval" and record.run.sequence_dropout < 1]
-    cards = {record.run.architecture: make_card(record) for record in seeing}
+    retrieval = [record for record in records if record.run.measure == "retrieval"]
+    cards = {record.run.architecture: make_card(record) for record in retrieval if record.run.sequence_dropout < 1}
     for words in ("own context", "context documents: compare", "null context", "embedded again"):
         assert words in cards["contextual"] and words not in cards["biencoder"], words
+
+
+def test_blind_card_mentions_no_documents(records: list[Record]) -> None:
+    """A model that was trained without documents has the null context alone."""
+    record = next(record for record in records if record.run.sequence_dropout == 1)
+    opened = Opened(make_model("contextual", sequence_dropout=1.0), record.id, record.run)
+    for library in LIBRARIES:
+        card = make_model_card(opened, "a model", library, ["pass"])
+        (line,) = card.split("## Context\n\n")[1].split("\n\n## ")[0].splitlines()
+        assert "the null context alone" in line and CONTEXT_NOTE not in card
 
 
 def test_card_names_corpora_of_both_phases(records: list[Record]) -> None:

@@ -313,6 +313,23 @@ def test_context_is_scored_alone(desk: Path, context: str) -> None:
     assert "is not known to be trained for prefixes of 8 dimensions; they lose" in " ".join(output.split())
 
 
+def test_blind_model_is_scored_and_exported(desk: Path) -> None:
+    """A model trained without documents has the null context by default, and its card gives our vectors."""
+    make_model("contextual", sequence_dropout=1.0).save_pretrained(desk / "blind")
+    result = evaluate_json("--no-bm25", "--compare", "blind", "plain")
+    expected = evaluate_json("--model", "blind", "--no-bm25", "--context", "null")
+    assert result["metrics"] == expected["metrics"] and "zoo+null/mean/ndcg_at_10" in expected["metrics"]
+    with pytest.raises(ValueError, match="without documents"):
+        evaluate("--model", "blind", "--context", "own", "--context", "null")
+    run_command("export", "blind", "out", "--to", "sentence-transformers")
+    code = Path("out", "README.md").read_text().split("```python\n")[1].split("```")[0]
+    found: dict[str, Any] = {}
+    exec(code, found)
+    ours = open_model("blind").model
+    ours.set_context(None)
+    np.testing.assert_allclose(found["document_vectors"], ours.encode(found["documents"]), atol=1e-5)
+
+
 def list_evaluations(desk: Path) -> set[str]:
     return {path.parent.name for path in (desk / "home" / "evaluations").glob("*/scores.json")}
 

@@ -35,9 +35,10 @@ def record(shared_home: Path) -> Record:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a contextual model, `mine`, and a biencoder, `plain`."""
+    """A folder with a contextual model, `mine`, one trained without documents, `blind`, and a biencoder, `plain`."""
     folder = tmp_path_factory.mktemp("saved")
     make_model("contextual").save_pretrained(folder / "mine")
+    make_model("contextual", sequence_dropout=1.0).save_pretrained(folder / "blind")
     make_model("biencoder").save_pretrained(folder / "plain")
     return folder
 
@@ -104,11 +105,12 @@ def test_single_collection_is_explained(tmp_path: Path, saved: Path, monkeypatch
         (("ID", "--query", "q0", "--dataset", "mars"), "--dataset 'mars' is not in suite planted"),
         (("ID", "--query", "q0", "--dataset", "planted-000", "--num-contexts", "99"), "takes 1 to"),
         (("--model", "PLAIN", "--query", "q0", "--suite", "planted"), "takes no context"),
+        (("--model", "BLIND", "--query", "q0", "--suite", "planted"), "trained without documents.*name another"),
         (("--model", "MINE", "--query", "q0"), "name one with --suite"),
         (("zzz", "--query", "q0"), "no run has this id"),
     ],
 )
 def test_mistakes_are_refused(words: tuple[str, ...], message: str, record: Record, saved: Path) -> None:
-    names = {"ID": record.id, "MINE": str(saved / "mine"), "PLAIN": str(saved / "plain")}
+    names = {name.upper(): str(saved / name) for name in ("mine", "blind", "plain")} | {"ID": record.id}
     with pytest.raises(ValueError, match=message):
         explain(*(names.get(word, word) for word in words))
