@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.comparison import paired_gaps
 from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
 from repro.report.query_scores import QueryScores
@@ -17,7 +16,6 @@ from repro.report.view import View, format_with_sign
 from repro.text import ABSENT, format_number
 
 MEASURE_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
-BM25 = "bm25"
 INTERVAL_NOTE = (
     "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
     "not another training seed, other collections or another draw of context documents."
@@ -41,22 +39,20 @@ class Difference:
     num_collections: int
 
 
-def compute_differences(columns: Sequence[QueryScores]) -> list[Difference]:
-    """Compare the first column with each other one, paired by query. A whitened column comes first in its pair."""
+def compute_differences(columns: Sequence[QueryScores], whitened: Container[str] = ()) -> list[Difference]:
+    """Compare the first column with each other one, paired by query. A whitened column comes first in its pair.
+
+    `whitened` holds the labels of whitened columns.
+    """
     base, *others = columns
     differences = []
     for column in others:
-        first, other = (column, base) if is_whitened(column.label) else (base, column)
+        first, other = (column, base) if column.label in whitened else (base, column)
         low, high = first.interval(other) or (None, None)
         points = first.mean - other.mean
         num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
         differences.append(Difference(first.label, other.label, points, low, high, num_ahead, len(first.datasets)))
     return differences
-
-
-def is_whitened(label: str) -> bool:
-    """Return whether a column has whitened vectors, by its label."""
-    return label.split()[-1].startswith(WHITENED)
 
 
 @dataclass(frozen=True)
@@ -137,22 +133,17 @@ def make_measures_view(
     cut: Mapping[str, float | None],
     unknown: Mapping[str, float | None],
 ) -> View:
-    """Return a table of all measures of one system, in points: a row per collection and context.
+    """Return a table of all measures of one system, in points: a row per collection. The context is named if it has one.
 
     `metadata` is the provenance of the suite's scores. `cut` and `unknown` are shares by collection.
     """
+    ((name, kind),) = list_variants(metrics, suite)
     has_context = bool(metadata.get("contexts"))
-    kinds = list_variants(metrics, suite)
-    # without contexts, there is one kind of vectors, or whole vectors and their prefixes
-    has_kind_column = has_context or len(kinds) > 1
     rows = []
-    for name, kind in kinds:
-        kind_label = "full" if kind == "own" and not has_context else kind
-        for dataset in [*(row["name"] for row in metadata["datasets"]), "mean"]:
-            cells = [format_number(POINTS * metrics[f"{name}/{dataset}/{measure}"]) for measure in MEASURE_LABELS]
-            rows.append((dataset, *([kind_label] if has_kind_column else []), *cells))
-    kind_header = "context" if has_context else "vectors"
-    header = ("collection", *([kind_header] if has_kind_column else []), *MEASURE_LABELS.values())
+    for dataset in [*(row["name"] for row in metadata["datasets"]), "mean"]:
+        cells = [format_number(POINTS * metrics[f"{name}/{dataset}/{measure}"]) for measure in MEASURE_LABELS]
+        rows.append((dataset, *[kind] * has_context, *cells))
+    header = ("collection", *["context"] * has_context, *MEASURE_LABELS.values())
     return View(title, header, tuple(rows), tuple(list_comparison_notes(metadata, cut, unknown)))
 
 

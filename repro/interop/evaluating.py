@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.arguments import (
+    BM25,
     CONTEXTUAL,
     check_contexts_of_run,
     check_device,
@@ -32,12 +33,10 @@ from repro.interop.arguments import (
     to_device,
 )
 from repro.interop.comparison import (
-    BM25,
     CollectionDifference,
     Difference,
     compute_collection_differences,
     compute_differences,
-    is_whitened,
     list_comparison_notes,
     list_unknown_token_warnings,
     make_collection_view,
@@ -117,6 +116,7 @@ class Scores:
         provenance: How the metrics were computed, as plain values.
         folder: Folder with scores and TREC runs.
         columns: The columns of the table of scores.
+        whitened: Labels of the whitened columns.
         differences: Differences in the mean over collections.
         by_collection: Differences between contexts per collection.
         others: Metrics of the other systems by name.
@@ -128,6 +128,7 @@ class Scores:
     provenance: Mapping[str, Any]
     folder: Path
     columns: tuple[QueryScores, ...] = ()
+    whitened: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     by_collection: tuple[CollectionDifference, ...] = ()
     others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -160,7 +161,8 @@ class Scores:
     @property
     def headlines(self) -> list[str]:
         """The gain of each whitening with its interval. Empty without whitening, or if two models are compared."""
-        return [] if self.provenance["asked"]["compare_with"] else format_whitening_lines(self.differences)
+        is_comparison = self.provenance["asked"]["compare_with"] is not None
+        return [] if is_comparison else format_whitening_lines(self.differences, self.whitened)
 
     @property
     def advice(self) -> list[str]:
@@ -202,7 +204,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         systems.append(evaluator.score_bm25(BM25))
     first, *others = systems
     # From scores to tables: columns first, then differences of the first one to each other one.
-    columns = list_columns(suite.name, systems)
+    columns, whitened = list_columns(suite.name, systems)
     # The first columns are the contexts of the first model. Only they are compared by collection.
     context_columns = columns[: len(list_variants(first.evaluation.metrics, suite.name))]
     scores = Scores(
@@ -219,7 +221,8 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         },
         folder=target,
         columns=tuple(columns),
-        differences=tuple(compute_differences(columns)),
+        whitened=tuple(whitened),
+        differences=tuple(compute_differences(columns, whitened)),
         by_collection=tuple(compute_collection_differences(context_columns)),
         others={system.metadata["called"]: system.evaluation.metrics for system in others},
         warnings=review.lines,
@@ -238,8 +241,11 @@ class Scored:
     unknown: dict[str, float | None] = field(default_factory=dict)
 
 
-def list_columns(suite: str, systems: Sequence[Scored]) -> list[QueryScores]:
-    """Return a column for each system and context. The context is named if a system has several."""
+def list_columns(suite: str, systems: Sequence[Scored]) -> tuple[list[QueryScores], list[str]]:
+    """Return a column for each system and context, and the labels of the whitened ones.
+
+    The context is named if a system has several.
+    """
     names = [str(system.metadata["called" if system.metadata["run"] is None else "architecture"]) for system in systems]
     if len(systems) > 1 and names[0] == names[1]:
         # two folders with the same name, or two runs with the same architecture
@@ -249,7 +255,8 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[QueryScores]:
         else:
             names[:2] = [f"A {names[0]}", f"B {names[1]}"]
     num_models = sum(name != BM25 for name in names)
-    columns = []
+    columns: list[QueryScores] = []
+    whitened: list[str] = []
     for name, system in zip(names, systems, strict=True):
         views = list_variants(system.evaluation.metrics, suite)
         datasets = system.evaluation.provenance["datasets"]
@@ -263,7 +270,10 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[QueryScores]:
             elif num_models == 1 and len(views) > 1:
                 label = view_label
             columns.append(QueryScores.of(label, system.evaluation.per_query[path], datasets))
-    return columns
+            # the view decides, since a label may be the name of a folder
+            if view.startswith(WHITENED):
+                whitened.append(label)
+    return columns, whitened
 
 
 def label_views(views: Sequence[str], *, takes_contexts: bool) -> dict[str, str]:
@@ -502,11 +512,11 @@ def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> 
         raise ValueError(f"--shrinkage {shrinkage}: nothing is whitened; add --whiten own")
 
 
-def format_whitening_lines(differences: Sequence[Difference]) -> list[str]:
+def format_whitening_lines(differences: Sequence[Difference], whitened: Container[str]) -> list[str]:
     """Return a line per whitened column: its gain over the original vectors, with a warning unless it exceeds zero."""
     lines = []
     for difference in differences:
-        if is_whitened(difference.first):
+        if difference.first in whitened:
             interval, is_gain = "no interval of one query per collection", False
             if difference.low is not None and difference.high is not None:
                 interval, is_gain = f"95 %: {difference.low:+.1f} to {difference.high:+.1f}", difference.low > 0

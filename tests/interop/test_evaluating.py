@@ -106,6 +106,19 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
             assert f"{row['points']:+.1f} points" in line and ("not above zero" in line) == (row["low"] <= 0)
 
 
+def test_name_is_no_whitening(desk: Path) -> None:
+    """A folder may be called "whitened-minilm". The order of a comparison is kept, and there is no verdict."""
+    Path("plain").rename("whitened-minilm")
+    words = ("--compare", "contextual", "whitened-minilm", "--no-bm25")
+    (row,) = evaluate_json(*words)["differences"]
+    assert (row["first"], row["other"]) == ("contextual", "whitened-minilm")
+    assert "deploy" not in evaluate("--model", "whitened-minilm")
+    # with whitening, the labels of both models end in their views
+    first, *others = evaluate_json(*words, "--suite", "zoo/near", "--whiten", "own")["differences"]
+    assert first["first"] == "contextual whitened" and first["other"] == "contextual own"
+    assert [row["first"] for row in others] == ["contextual own", "whitened-minilm whitened"]
+
+
 def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The default, `desk`, takes a minute to mine.
     monkeypatch.setattr("repro.interop.wrong_corpus.DEFAULT_SUITE", "zoo")
@@ -273,11 +286,12 @@ def test_single_queries_have_no_interval() -> None:
         QueryScores("unchanged", np.array([0.5, 0.2]), strata, names, ()),
         QueryScores("whitened", np.ones(2), strata, names, ()),
     )
-    for differences in (compute_differences([whole, other]), compute_collection_differences([whole, other])):
+    gains = compute_differences([whole, other], ["whitened"])
+    for differences in (gains, compute_collection_differences([whole, other])):
         assert {(difference.low, difference.high) for difference in differences} == {(None, None)}
-    view = make_differences_view(compute_differences([whole, other]))
+    view = make_differences_view(gains)
     assert view.rows[0][:3] == ("whitened − unchanged", "+65.00", "–") and "one query" in view.notes[0]
-    (line,) = format_whitening_lines(compute_differences([whole, other]))
+    (line,) = format_whitening_lines(gains, ["whitened"])
     assert "+65.0 points (no interval" in line and "do not deploy" in line
 
 
