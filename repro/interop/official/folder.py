@@ -98,7 +98,7 @@ def is_official(source: str | Path) -> bool:
 
 
 def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES, **options: Any) -> Path:
-    """Return the local folder of a model. A hub id is read from the hub's cache if that has weights, or downloaded.
+    """Return the local folder of a model. A hub id is read from the hub's cache if that is complete, or downloaded.
 
     Args:
         source: A folder or a hub id.
@@ -117,6 +117,7 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     is_offline = bool(options.pop("local_files_only", False))
     revision = revision or RELEASES.get(str(source))
     last_error: Exception | None = None
+    is_plain = False
     # the cache first, then the network
     for is_local in (True,) if is_offline else (True, False):
         try:
@@ -125,7 +126,9 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
             )
             # the cache may hold only the settings or the tokenizer, from an earlier download
             if any(Path(snapshot).rglob("*.safetensors")):
-                return Path(snapshot)
+                is_plain = _is_plain_transformers(Path(snapshot))
+                if not is_plain:
+                    return Path(snapshot)
         except HFValidationError as error:
             raise ValueError(f"{source} is neither a folder nor a hub id") from error
         except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
@@ -135,10 +138,25 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
         reason = (str(last_error).splitlines() or [type(last_error).__name__])[0]
     # the full id, if only the name of a release was given
     hub_id = next((release for release in RELEASES if release.endswith(f"/{source}")), source)
+    if is_plain:
+        raise ValueError(
+            f"{source} has no modules.json, as a plain model of transformers: if its page on the hub has that file, fetch "
+            f"all files (`hf download {hub_id}`); otherwise save it with sentence-transformers first"
+        )
     raise ValueError(
         f"{source} is not a folder, not in the hub's cache with its weights, and could not be downloaded ({reason}); "
         f"fetch it on a machine with internet (`hf download {hub_id}`) and give its folder"
     ) from last_error
+
+
+def _is_plain_transformers(folder: Path) -> bool:
+    """Return whether a folder has the files that `AutoModel` caches, without modules.json."""
+    config = folder / "config.json"
+    if (folder / "modules.json").is_file() or not config.is_file():
+        return False
+    values = json_object(config)
+    # The authors' format and our exports have a type, too, and these fields.
+    return "model_type" in values and not {"embedder", "repro"} & values.keys()
 
 
 def _find_tokenizer(folder: Path, values: dict[str, Any]) -> str:
