@@ -32,7 +32,8 @@ GROWING_CORPUS_NOTE = (
 )
 SAMPLE_OF_EVALUATE = (
     "`repro evaluate` draws its sample by the seed and the name of the collection. For the same sample, give the name, and "
-    "the documents in the order of the collection: `model.set_context(documents, seed=0, name=NAME)`."
+    "the documents in the order of the collection: `model.set_context(documents, seed=0, name=NAME)`. For Quora, whose "
+    'documents are questions, add `prompt_name="query"`.'
 )
 STORED_WITH_CONTEXT = (
     "`save_pretrained` stores the context with the weights, so an index and its context stay together: "

@@ -323,9 +323,7 @@ class CdePreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 32) -> np.ndarray:
         """Return vectors of unit length, float32 (N, D). `prompt` is "query" or "document"."""
-        texts = as_texts(texts)
-        if prompt not in self.config.prompts:
-            raise ValueError(f"unknown prompt {prompt!r}; choose one of {list(self.config.prompts)}")
+        texts, prompt_text = as_texts(texts), self.get_prompt(prompt)
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         vectors = [np.zeros((0, self.sizes.hidden_size), dtype=np.float32)]
@@ -333,11 +331,17 @@ class CdePreTrainedModel(PreTrainedModel):
             # read once: another thread may set a new context between two batches
             options = self.get_call_options()
             for start in range(0, len(texts), batch_size):
-                tokens = self.tokenize(texts[start : start + batch_size], self.config.prompts[prompt])
+                tokens = self.tokenize(texts[start : start + batch_size], prompt_text)
                 output = self(**{name: ids.to(self.device) for name, ids in tokens.items()}, **options).pooler_output
                 # In float32, because a half-precision length would be off by up to 1 %.
                 vectors.append(nn.functional.normalize(output.float(), dim=-1).cpu().numpy())
         return np.concatenate(vectors)
+
+    def get_prompt(self, name: str) -> str:
+        """Return the text in front of queries or of documents. Raises ValueError for another name."""
+        if name not in self.config.prompts:
+            raise ValueError(f"unknown prompt {name!r}; choose one of {list(self.config.prompts)}")
+        return str(self.config.prompts[name])
 
     def get_call_options(self) -> dict[str, Tensor]:
         """Return the arguments of `forward` that all batches of one call of `encode` share."""
@@ -409,13 +413,19 @@ class CdeModel(CdePreTrainedModel):
         return bool(self.sizes.sequence_dropout == 1)
 
     def set_context(
-        self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0, name: str | None = None
+        self,
+        documents: Sequence[str] | Mapping[Any, str] | None,
+        seed: int = 0,
+        name: str | None = None,
+        prompt_name: str = "document",
+        max_tokens: int | None = None,
     ) -> None:
         """Embed documents of the corpus that is searched as context. None sets the null context.
 
         If there are more than `num_contexts` documents, a sample is drawn with the seed. Fewer are repeated, with a
         warning. With the name of a collection, the sample is the one that `repro evaluate` draws for it: there the draw
-        depends on the name, too.
+        depends on the name, too. If the documents are questions, as in Quora, `repro evaluate` gives them the prompt
+        "query". They are truncated to `max_tokens`, by default those of the model.
         Vectors are comparable only under the same context: encode queries and documents again after a change.
         """
         if documents is None:
@@ -428,7 +438,7 @@ class CdeModel(CdePreTrainedModel):
         if self.is_blind:
             raise ValueError("this model was trained without documents: call set_context(None), the null context")
         context = self.draw_context(documents, seed, name)
-        tokens = self.tokenize(context, self.config.prompts["document"])
+        tokens = self.tokenize(context, self.get_prompt(prompt_name), max_tokens)
         self.context_input_ids = tokens["input_ids"].to(self.device)
         self.context_attention_mask = tokens["attention_mask"].to(self.device)
         self._embed_context()
@@ -557,10 +567,14 @@ class ContextualModule(InputModule):
         model.set_context = self.set_context
 
     def set_context(
-        self, documents: Sequence[str] | Mapping[Any, str] | None, seed: int = 0, name: str | None = None
+        self,
+        documents: Sequence[str] | Mapping[Any, str] | None,
+        seed: int = 0,
+        name: str | None = None,
+        prompt_name: str = "document",
     ) -> None:
         """Embed documents of the corpus that is searched as context. See `CdeModel.set_context`."""
-        self.model.set_context(documents, seed, name)
+        self.model.set_context(documents, seed, name, prompt_name, self.max_seq_length)
 
     def drawn_from(
         self, corpus: Sequence[str] | Mapping[Any, str], seed: int = 0, name: str | None = None
@@ -721,13 +735,12 @@ class BatchContext:
 class ContextualCollator(SentenceTransformerDataCollator):
     """Adds the context of each batch: documents drawn from all columns but the first.
 
-    `number` counts batches. The seed and this number determine the draw.
+    The seed and the texts of the batch determine the draw, so it is the same in a resumed run and in every worker.
     """
 
     num_contexts: int = 0
     prompts_by_role: dict[str, str] | None = None
     seed: int = 0
-    number: int = 0
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Return tokens of all columns, and with each column the same context."""
@@ -744,10 +757,10 @@ class ContextualCollator(SentenceTransformerDataCollator):
         texts = [
             (self._get_prompt_for_column(prompts, name) or "") + row[name] for name in columns[1:] for row in features
         ]
-        positions = draw_batch_context(len(texts), self.num_contexts, self.seed, self.number)
+        # A counter would miss the batches that a resumed run skips and those of other workers.
+        number = int.from_bytes(hashlib.sha256("\0".join(texts).encode()).digest()[:8], "big")
+        positions = draw_batch_context(len(texts), self.num_contexts, self.seed, number)
         context = BatchContext(self.preprocess_fn([texts[position] for position in positions]))
-        # Counted after the draw, so that the first batch has number 0 and a run repeats its draws.
-        self.number += 1
         return batch | {f"{name}_context": context for name in columns}
 
 

@@ -1,5 +1,6 @@
 """Exports with their own code open without this project and can be trained by sentence-transformers."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import AutoModel
 
 from repro.data.beir import Retrieval
+from repro.data.prompts import PROMPTS
 from repro.data.tokens import write_tokenizer
 from repro.evaluate.contexts import draw_context
 from repro.interop.contextual_module import MODULE_FOLDER
@@ -67,6 +69,23 @@ def test_exported_code_matches_our_vectors(tmp_path: Path, changes: dict[str, An
             np.testing.assert_allclose(vectors, model.encode(TEXTS, role), **CLOSE)
     other.set_context(CORPUS, seed=3)
     np.testing.assert_allclose(other.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
+
+
+def test_context_has_length_and_prompt(tmp_path: Path) -> None:
+    """A context that is set and one of a single call are truncated alike. Its prompt may be that of queries."""
+    model = make_model("contextual")
+    theirs = export_and_open(model, tmp_path)
+    theirs.max_seq_length = 5
+    expected = theirs.encode_document(TEXTS, context=CORPUS[:4], **QUIET)
+    theirs.set_context(CORPUS[:4])
+    assert theirs[0].model.context_input_ids.shape == (4, 5)
+    np.testing.assert_allclose(theirs.encode_document(TEXTS, **QUIET), expected, **CLOSE)
+    theirs.max_seq_length = model.config.max_tokens
+    model.set_context(CORPUS, 3, "query")
+    theirs.set_context(CORPUS, seed=3, prompt_name="query")
+    np.testing.assert_allclose(theirs.encode_document(TEXTS, **QUIET), model.encode(TEXTS, "document"), **CLOSE)
+    with pytest.raises(ValueError, match="unknown prompt 'passage'"):
+        theirs.set_context(CORPUS, prompt_name="passage")
 
 
 @pytest.mark.parametrize("num_documents", [6, 4, 3])
@@ -263,7 +282,7 @@ PAIRS = [
 ]
 
 
-def compute_gradients(model: ContextualModel, number: int) -> tuple[float, dict[str, torch.Tensor]]:
+def compute_gradients(model: ContextualModel) -> tuple[float, dict[str, torch.Tensor]]:
     """Return the loss and the gradients of our own engine for the pairs as one batch."""
     texts = [row[name] for name in ("positive", "negative") for row in PAIRS]
 
@@ -271,6 +290,8 @@ def compute_gradients(model: ContextualModel, number: int) -> tuple[float, dict[
         tokens = model.tokenize(texts, role)
         return make_texts(*tokens.pad(range(len(tokens))))
 
+    prompted = "\0".join(PROMPTS[model.config.prompts].document + text for text in texts)
+    number = int(hashlib.sha256(prompted.encode()).hexdigest()[:16], 16)
     places = draw_contexts(len(texts), model.config.num_contexts, seed=7, number=number)
     contexts = tokenize([texts[place] for place in places], "document")
     queries = tokenize([row["anchor"] for row in PAIRS], "query")
@@ -285,16 +306,18 @@ def test_stock_losses_give_our_gradients(tmp_path: Path, cached: bool) -> None:
     model = make_model("contextual", sequence_dropout=0.0).train()
     theirs = export_and_open(model, tmp_path).train()
     collate = theirs[0].make_collator(seed=7)
-    # Each batch draws another context. This test uses the second batch.
-    collate(PAIRS)
+    # Other batches before this one do not change its context.
+    others = [collate(PAIRS[::-1])["anchor_context"], collate(PAIRS)["anchor_context"]]
     batch = collate(PAIRS)
+    is_same = [torch.equal(other.tokens["input_ids"], batch["anchor_context"].tokens["input_ids"]) for other in others]
+    assert is_same == [False, True]
     names = ("input_ids", "attention_mask", "context")
     features = [{name: batch[f"{column}_{name}"] for name in names} for column in ("anchor", "positive", "negative")]
     options = {"mini_batch_size": 4} if cached else {}
     loss_class = CachedMultipleNegativesRankingLoss if cached else MultipleNegativesRankingLoss
     loss = loss_class(theirs, scale=20.0, **options)(features, None)
     loss.backward()
-    expected, gradients = compute_gradients(model, number=1)
+    expected, gradients = compute_gradients(model)
     assert float(loss.detach()) == pytest.approx(expected, abs=1e-5)
     actual = {name.removeprefix("0.model."): weight.grad for name, weight in theirs.named_parameters()}
     assert actual.keys() == gradients.keys()
