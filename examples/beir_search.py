@@ -26,7 +26,7 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
     scores = {}
     for name, context in (("own", corpus), ("null", None)):
         print(f"searching {len(corpus)} documents with the {name} context …", flush=True)
-        wrapped = BeirModel(model).set_context(context, name=folder.name)
+        wrapped = BeirModel(model).set_context(context, name=folder.resolve().name)
         retriever = beir_retriever(wrapped)
         ndcg, _, recall, _ = retriever.evaluate(judgements, retriever.retrieve(corpus, queries), [10, 100])
         scores[name] = ndcg["NDCG@10"]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from repro.data.beir import Retrieval
+from repro.data.beir import Retrieval, get_legal_name
 from repro.data.paper.quirks import find_quirks
+from repro.evaluate.collections import Encoder
 from repro.evaluate.contexts import draw_context
-from repro.model.contextual import ContextualModel, Model
+from repro.model.contextual import ContextualModel
 
 if TYPE_CHECKING:
     from beir.retrieval.evaluation import EvaluateRetrieval
@@ -24,9 +25,12 @@ Corpus = Mapping[str, Mapping[str, str]]
 
 
 class BeirModel:
-    """Encoder for `DenseRetrievalExactSearch`. Vectors have unit length, so "dot" and "cos_sim" rank alike."""
+    """Encoder for `DenseRetrievalExactSearch`, whose "dot" ranks as `repro evaluate` does.
 
-    def __init__(self, model: Model) -> None:
+    Vectors have unit length, except those of a model whose similarity is the dot product.
+    """
+
+    def __init__(self, model: Encoder) -> None:
         self.model = model
         self.document_role = "document"
 
@@ -34,9 +38,12 @@ class BeirModel:
         """Draw the context from a corpus. None sets the null context. A biencoder ignores it.
 
         `name` is the name of the collection, which is that of its folder. It selects the same prompt as in
-        `repro evaluate`: documents of Quora are questions, for example. For a wrong context, give another corpus and
-        its name.
+        `repro evaluate`: documents of Quora are questions, for example. Here the name alone decides, because the queries
+        are not known yet; `repro evaluate` also compares the content. For a wrong context, give another corpus and its
+        name.
         """
+        # as `repro evaluate` calls a folder, because the draw depends on the name
+        name = get_legal_name(name)
         self.document_role = find_quirks(name).document_role
         if isinstance(self.model, ContextualModel):
             source = None
@@ -48,14 +55,14 @@ class BeirModel:
             self.model.set_context(context.texts, seed, self.document_role)
         return self
 
-    def encode_queries(self, queries: Sequence[str], batch_size: int = 64, **_: Any) -> torch.Tensor:
-        """Return unit vectors, float32 (N, D)."""
-        return torch.from_numpy(self.model.encode(queries, "query", batch_size))
+    def encode_queries(self, queries: Sequence[str], **_: Any) -> torch.Tensor:
+        """Return vectors, float32 (N, D). Options of beir such as its batch size have no effect."""
+        return torch.from_numpy(self.model.encode(queries, "query"))
 
-    def encode_corpus(self, corpus: Sequence[Mapping[str, str]], batch_size: int = 64, **_: Any) -> torch.Tensor:
-        """Return unit vectors of documents with title and text, float32 (N, D)."""
+    def encode_corpus(self, corpus: Sequence[Mapping[str, str]], **_: Any) -> torch.Tensor:
+        """Return vectors of documents with title and text, float32 (N, D)."""
         texts = [_join_title(document) for document in corpus]
-        return torch.from_numpy(self.model.encode(texts, self.document_role, batch_size))
+        return torch.from_numpy(self.model.encode(texts, self.document_role))
 
 
 def beir_retriever(model: BeirModel, k_values: Sequence[int] = (10, 100)) -> EvaluateRetrieval:
