@@ -7,8 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
-print("loading libraries …", flush=True)
+# Importing the libraries takes seconds, so this line is printed first.
+if __name__ == "__main__":
+    print("loading libraries …", flush=True)
 
 import numpy as np
 from datasets import Dataset

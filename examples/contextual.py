@@ -1,6 +1,6 @@
 """Export a contextual model, and search with it under two corpora in a process that cannot import this project.
 
-python examples/contextual.py [MODEL]     MODEL: the id of a run or a folder. Default: an untrained model.
+python examples/contextual.py [MODEL]     MODEL: a contextual run or folder. Default: an untrained model.
 """
 
 import json
@@ -9,8 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
-print("loading libraries …", flush=True)
+# Importing the libraries takes seconds, so this line is printed first.
+if __name__ == "__main__":
+    print("loading libraries …", flush=True)
 
 import torch
 
@@ -62,7 +63,9 @@ def main(folder: Path, source: str | None = None) -> dict[str, dict[str, float]]
     export_sentence_transformers(model, folder / "model")
     query, corpora = "what does rain do?", {"weather": WEATHER, "kitchen": KITCHEN}
     words = [sys.executable, "-c", PLAIN, json.dumps([str(folder / "model"), corpora, query])]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
     found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
     print(f"{query!r}, cosine under the context weather, kitchen:")
     for text in sorted(found["weather"], key=lambda text: -found["weather"][text]):

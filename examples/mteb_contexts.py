@@ -1,6 +1,6 @@
 """Evaluate a contextual model with mteb under the in-corpus context, an unrelated corpus, and the null context.
 
-python examples/mteb_contexts.py [MODEL]     MODEL: the id of a contextual run or a folder. Default: an untrained model.
+python examples/mteb_contexts.py [MODEL]     MODEL: a contextual run or folder. Default: an untrained model.
 
 Half of the documents repeat the words of every query. The in-corpus context shows that these words are common, so they
 count less.
@@ -10,8 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (importing the libraries takes seconds, so this line is printed first)
-print("loading libraries …", flush=True)
+# Importing the libraries takes seconds, so this line is printed first.
+if __name__ == "__main__":
+    print("loading libraries …", flush=True)
 
 import mteb
 from contextual import KITCHEN, make_untrained_model

@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# ruff: noqa: E402 (imports take seconds, so the first line is printed before them)
-print("loading libraries …", flush=True)
+# Importing the libraries takes seconds, so this line is printed first.
+if __name__ == "__main__":
+    print("loading libraries …", flush=True)
 
 from repro.data.own.imported import import_source
 from repro.execute import execute

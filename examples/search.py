@@ -11,8 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-# ruff: noqa: E402 (imports take seconds, so the first line is printed before them)
-print("loading libraries …", flush=True)
+# Importing the libraries takes seconds, so this line is printed first.
+if __name__ == "__main__":
+    print("loading libraries …", flush=True)
 
 from own_corpus import iter_docstrings
 

@@ -58,13 +58,15 @@ def adapt_model(
         folder: Target folder. It is written completely or not at all.
         shrinkage: Shrinkage s of the covariance. Default: `DEFAULT_SHRINKAGE`.
     """
+    folder = folder.resolve() if folder.is_symlink() else folder
     model = open_stock(source, progress)
     texts, num_collections = read_distinct_documents(corpus, progress)
     if shrinkage is None:
         shrinkage = DEFAULT_SHRINKAGE
     role = find_corpus(corpus).document_role
     adapted = append_map(model, fit_whitening_map(model, texts, shrinkage, progress, role=role))
-    with atomic_folder(folder) as part:
+    # An empty folder is replaced.
+    with atomic_folder(folder, must_be_first=True) as part:
         adapted.save_pretrained(str(part), create_model_card=False)
         # without it, an evaluation could not count the queries that the model was trained on
         training_run = find_training_run(source)
@@ -73,8 +75,6 @@ def adapt_model(
         with atomic_file(part / "README.md") as card:
             documents = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
             card.write_text(_format_card(source, documents, shrinkage), encoding="utf-8")
-        if folder.is_dir():
-            folder.rmdir()
     small_sample = describe_small_sample(len(texts))
     lines = [] if small_sample is None else [small_sample]
     if num_collections > 1:

@@ -84,7 +84,8 @@ def export_model(
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     check_format(opened.ours.architecture, to)
     warnings = [] if width is None else list_export_warnings(opened, width)
-    with atomic_folder(folder) as part:
+    # An empty folder is replaced.
+    with atomic_folder(folder, must_be_first=True) as part:
         _write(opened.ours, part, to, width)
         training_run = opened.run or find_training_run(source)
         if training_run is not None:
@@ -95,9 +96,6 @@ def export_model(
             install = INSTALL[_get_opener_name(opened, to)]
             text = make_model_card(opened, folder.name, to, usage, width=width, install=install)
             card.write_text(text, encoding="utf-8")
-        if folder.is_dir():
-            # it is empty, and the complete folder takes its place
-            folder.rmdir()
     code = [f"  {line}" for line in _list_opening_code(opened, folder, to)]
     return [*warnings, f"wrote {folder}; open it with", *code]
 

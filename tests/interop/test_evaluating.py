@@ -385,7 +385,29 @@ def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_export_keeps_a_link(desk: Path) -> None:
-    Path("real").mkdir()
-    Path("link").symlink_to("real")
-    run_command("export", "plain", "link", "--to", "transformers")
-    assert open_model("link").num_contexts == 0 and Path("link").is_symlink()
+    """A link to an empty folder stays. The folder that it points to is written."""
+    export_sentence_transformers(make_model("biencoder"), desk / "stock")
+    corpus = str(desk / "zoo" / "near")
+    for words in (
+        ("export", "plain", "link", "--to", "transformers"),
+        ("adapt", "stock", "--corpus", corpus, "--to", "link"),
+    ):
+        Path("real").mkdir()
+        Path("link").symlink_to("real")
+        run_command(*words)
+        assert open_model("link").num_contexts == 0 and Path("link").is_symlink()
+        Path("link").unlink()
+        shutil.rmtree("real")
+
+
+def test_folder_of_another_process_stays(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export does not replace a folder that was filled while it was written."""
+
+    def write_slowly(*arguments: object) -> None:
+        Path("out").mkdir()
+        Path("out", "mine").touch()
+
+    monkeypatch.setattr("repro.interop.exporting._write", write_slowly)
+    with pytest.raises(ValueError, match="another process"):
+        run_command("export", "plain", "out", "--to", "transformers")
+    assert [path.name for path in Path("out").iterdir()] == ["mine"]
