@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from repro.data.beir import load_beir, write_beir_folder
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
+from tests.interop.small import make_model
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 NAMES = (
@@ -75,6 +76,13 @@ def test_contextual_scores_depend_on_corpus(example: Import, tmp_path: Path, cap
     assert capsys.readouterr().out.count("  0.") >= len(scores["weather"])
 
 
+def test_contextual_shows_errors_of_its_process(example: Import, tmp_path: Path) -> None:
+    """A biencoder has no `set_context`, which the other process reports."""
+    make_model("biencoder").save_pretrained(tmp_path / "plain")
+    with pytest.raises(SystemExit, match="set_context"):
+        example("contextual").main(tmp_path, str(tmp_path / "plain"))
+
+
 def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsys: Output) -> None:
     scores = example("mteb_contexts").main(tmp_path)
     assert scores["own"] > max(scores["wrong"], scores["null"]) + 0.1
@@ -84,9 +92,14 @@ def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsy
 
 def test_beir_searches_with_our_model(example: Import, tmp_path: Path, capsys: Output) -> None:
     write_beir_folder(tmp_path / "plants", example("mteb_contexts").PLANTS_TASK)
-    scores = example("beir_search").main(tmp_path / "plants")
+    module = example("beir_search")
+    # only the example that is run announces itself, not those that it imports
+    assert "loading" not in capsys.readouterr().out
+    scores = module.main(tmp_path / "plants")
     assert scores["own"] > scores["null"] + 0.1 and len(load_beir(tmp_path / "plants").documents) == 8
     assert "null: NDCG@10" in capsys.readouterr().out
+    scores = module.main(tmp_path / "plants", "minilm")
+    assert scores["own"] == scores["null"] > 0.1
 
 
 def test_own_corpus_becomes_a_model(example: Import, tmp_path: Path, capsys: Output) -> None:
