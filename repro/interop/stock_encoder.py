@@ -72,7 +72,7 @@ class StockEncoder:
     @property
     def role_prompts(self) -> dict[str, str]:
         """The text in front of queries and of documents, by role."""
-        return {role: self.theirs.prompts[self._get_prompt_name(role)] for role in ROLES}
+        return {role: self.theirs.prompts[self._get_prompt_name(role)] or "" for role in ROLES}
 
     @property
     def unused_prompts(self) -> list[str]:
