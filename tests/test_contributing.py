@@ -1,14 +1,18 @@
 """The recipes of CONTRIBUTING.md execute. tests/cli/test_new_figure.py adds the figure to a copy."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from repro.spec import Interaction, Order
+from repro.execute import execute as run_recipe
+from repro.spec import Interaction, Order, base
 from repro.storage.paths import CHECKOUT
+from repro.train import trainer
+from tests.commands import ignore
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "CONTRIBUTING.md").read_text(), re.DOTALL)
 
@@ -47,17 +51,26 @@ def test_claim_recipe_works() -> None:
 
 
 def test_loss_recipe_works() -> None:
-    """The loss of two orthogonal pairs is 0, and that of two equal documents is the margin."""
+    """The loss of two orthogonal pairs is 0, and that of two equal documents is the margin, at any length."""
     loss = execute("margin_loss")["losses"]["margin"]
     same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     assert loss(torch.eye(2), torch.eye(2), 1.0, None).loss.item() == 0
-    assert loss(same, same, 1.0, None).loss.item() == pytest.approx(0.2)
+    assert loss(same, 10 * same, 1.0, None).loss.item() == pytest.approx(0.2)
+    # "meta" stands for a GPU: tensors of two devices cannot be combined
+    assert loss(same.to("meta"), same.to("meta"), 1.0, None).accuracy.device.type == "meta"
 
 
-def test_sampler_recipe_works() -> None:
+def test_sampler_recipe_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A number always gives the same batch. Another number gives another batch."""
-    sampler = execute("ShuffledSampler")["ShuffledSampler"](100, 8, seed=0)
+    make_sampler = execute("ShuffledSampler")["ShuffledSampler"]
+    sampler = make_sampler(100, 8, seed=0)
     assert np.array_equal(sampler.at(3), sampler.at(3)) and not np.array_equal(sampler.at(3), sampler.at(4))
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        trainer, "build_sampler", lambda inputs: make_sampler(len(inputs.pairs), inputs.run.batch_size, inputs.run.seed)
+    )
+    record = run_recipe(base("smoke", num_steps=4, num_warmup_steps=1), progress=ignore)
+    assert record.metrics["train/loss"] > 0
 
 
 def test_field_recipe_works() -> None:

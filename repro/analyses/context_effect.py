@@ -46,7 +46,7 @@ from repro.evaluate.headroom import read_word_scores
 from repro.evaluate.prefixes import OWN
 from repro.evaluate.suites import Encoder, Evaluation, get_path_name
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.needs import count_test_contexts
+from repro.pipeline.needs import count_test_contexts, reports_headroom
 from repro.seeds import make_rng
 from repro.spec import CONTEXTS
 
@@ -112,10 +112,11 @@ def measure_context_effect(scored: ScoredModel) -> dict[str, float]:
         gaps = paired_gaps(own_Q, other_Q, scored.datasets)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        # A large suite has no headroom.
-        word_scores = read_word_scores(scored.inputs.graph.headroom.build()) if kind == "wrong" else None
-        if word_scores is not None:
-            metrics |= compute_headroom_metrics(gaps, word_scores, scored.datasets)
+        if kind == "wrong" and reports_headroom(scored.inputs.run):
+            word_scores = read_word_scores(scored.inputs.graph.headroom.build())
+            # a large suite has no headroom
+            if word_scores is not None:
+                metrics |= compute_headroom_metrics(gaps, word_scores, scored.datasets)
     probe = ContextProbe([kind for kind in OTHERS if scored.get_scores(kind) is not None], scored.count, scored.seed)
     for dataset in scored.inputs.suite.datasets:
         sources = {"wrong": scored.get_wrong_corpus(dataset.name), "random": scored.pool}

@@ -104,6 +104,10 @@ def make_setting(inputs: Inputs, **fields: Any) -> Setting:
     contexts = run.test_contexts.split("+")
     if "wrong" in contexts and not have_wrong_corpora(inputs.suite.datasets):
         contexts.remove("wrong")
+    if not contexts:
+        raise ValueError(
+            f"test_contexts='wrong' with suite={run.suite!r}, whose collections have no other corpus: set it to own"
+        )
     pool = draw_training_pool(inputs) if "random" in contexts else None
     return Setting(contexts=contexts, num_contexts=count_test_contexts(run), seed=run.context_seed, pool=pool, **fields)
 

@@ -192,10 +192,6 @@ class ContextualModel(TextEncoder):
         # A copy, because the null vector is a weight that may be trained further.
         if texts is None:
             return self.second_stage_model.null_contexts().detach().clone()
-        if self.config.is_blind:
-            raise ValueError(
-                "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
-            )
         documents = as_texts(texts)
         selected = [documents[index] for index in fill_context(len(documents), self.config.num_contexts, seed)]
         return self.embed_context(self.tokenize(selected, prompt))
@@ -205,7 +201,14 @@ class ContextualModel(TextEncoder):
         self.context_CE = self.embed_context(tokens)
 
     def embed_context(self, tokens: Tokens) -> Tensor:
-        """Return the context vectors of documents in float32, (documents × T, E)."""
+        """Return the context vectors of documents in float32, (documents × T, E).
+
+        Raises ValueError if the model was trained without documents.
+        """
+        if self.config.is_blind:
+            raise ValueError(
+                "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
+            )
         pieces = cut_by_length(make_texts(*tokens.pad(range(len(tokens)))).to(self.device), 64)
         with evaluation_mode(self), self.precision():
             per_document = [self._embed_documents(piece) for piece in pieces.pieces]

@@ -65,9 +65,12 @@ def needs_surrogate(run: Run) -> bool:
 
 
 def reports_headroom(run: Run) -> bool:
-    """Return whether a run reports its share of the headroom: a contextual model under the own and wrong contexts."""
+    """Return whether a run reports its share of the headroom: a contextual model under the own and wrong contexts.
+
+    The headroom is measured by full search, so it says nothing about a run that reranks candidates.
+    """
     is_contextual = run.measure == "retrieval" and run.architecture == "contextual"
-    return is_contextual and {"own", "wrong"} <= set(run.test_contexts.split("+"))
+    return is_contextual and run.protocol == "full" and {"own", "wrong"} <= set(run.test_contexts.split("+"))
 
 
 def get_tokenizer_name(run: Run) -> str:

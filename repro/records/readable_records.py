@@ -17,7 +17,7 @@ from repro.storage.digests import hash_file, hash_json, hash_python_files
 from repro.storage.memo import Memo
 from repro.storage.paths import PACKAGE, get_home
 
-READING_FOLDERS = (PACKAGE / "records", PACKAGE / "spec", PACKAGE / "storage")
+READING_FOLDERS = tuple(PACKAGE / name for name in ("records", "spec", "storage", "data"))
 """Packages whose source code determines whether a record can be read."""
 
 

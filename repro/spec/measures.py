@@ -17,8 +17,9 @@ class Analysis:
     architectures: tuple[str, ...] | None = None  # None: all
     searches_in_full: bool = False  # searches all documents, whatever the protocol of the scale
     reranks: bool = False  # ranks the candidates of a first stage if the protocol says so
-    # may give a contextual model more or fewer context documents than in training
+    # may give a contextual model fewer context documents than in training
     sets_num_contexts: bool = False
+    needs_full_width: bool = False  # compares prefixes with the whole vector
     reads_pairs: bool = False  # reads the training pairs as text
     # draws training pairs with the run's seed, and reads the surrogate's vectors of them
     samples_pairs: bool = False
@@ -40,10 +41,10 @@ MEASURES: Mapping[str, Analysis] = MappingProxyType(
         "selection": Analysis(architectures=("contextual",), searches_in_full=True, sets_num_contexts=True),
         "whitening": Analysis(architectures=(*TRAINED, "surrogate"), searches_in_full=True, reads_pairs=True),
         "widths": Analysis(architectures=TRAINED, searches_in_full=True, sets_num_contexts=True),
-        "adaptive": Analysis(architectures=("biencoder",), searches_in_full=True),
+        "adaptive": Analysis(architectures=("biencoder",), searches_in_full=True, needs_full_width=True),
         "cascade": Analysis(architectures=("biencoder",)),
         "probe": Analysis(architectures=("biencoder",)),
-        "disagreement": Analysis(architectures=("biencoder",)),
+        "disagreement": Analysis(architectures=("biencoder",), needs_full_width=True),
         "steps": Analysis(architectures=TRAINED, reranks=True, sets_num_contexts=True),
         "curve": Analysis(architectures=TRAINED),
         "cross": Analysis(architectures=("contextual",), reranks=True),

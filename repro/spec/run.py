@@ -159,6 +159,17 @@ class Run:
                 f"sequence_dropout=0 with test_contexts={self.test_contexts!r}: such a model never learns a null "
                 "vector; set test_contexts to own+wrong, or sequence_dropout above 0"
             )
+        if self.num_test_contexts is not None and self.architecture == "contextual":
+            if self.num_test_contexts > self.num_contexts:
+                raise ValueError(
+                    f"num_test_contexts={self.num_test_contexts} with num_contexts={self.num_contexts}: the model has no "
+                    "more slots; give at most that many"
+                )
+            if without_null:
+                raise ValueError(
+                    f"num_test_contexts={self.num_test_contexts} with sequence_dropout=0: the other slots need a null "
+                    "vector; leave it None, or set sequence_dropout above 0"
+                )
         if not is_blind(self):
             return
         required = {
@@ -189,6 +200,11 @@ class Run:
             raise ValueError(
                 f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(architectures)}; "
                 "choose one of these, or another measure"
+            )
+        if analysis.needs_full_width and (widths := nested_widths(self)) and widths[-1] < self.hidden_size:
+            raise ValueError(
+                f"nested_sizes={self.nested_sizes!r} with measure={self.measure!r}, which compares with the whole vector: "
+                f"add {self.hidden_size}"
             )
         if self.num_test_contexts is not None and not analysis.sets_num_contexts:
             allowed = [measure for measure in MEASURES if MEASURES[measure].sets_num_contexts]
@@ -312,6 +328,9 @@ def get_first_phase(run: Run) -> Run | None:
     if run.pretraining_cluster_size is not None:
         changes |= {"sampler": "cluster", "cluster_size": run.pretraining_cluster_size}
         changes["domain_column"] = defaults["domain_column"]
+    if run.num_pretraining_steps is not None:
+        # a short phase has a shorter warm-up
+        changes["num_warmup_steps"] = min(defaults["num_warmup_steps"], run.num_pretraining_steps - 1)
     changes |= {
         "corpus": run.pretraining_corpus,
         "num_steps": run.num_pretraining_steps,

@@ -31,10 +31,10 @@ def test_figure_is_one_file_and_command(tmp_path: Path) -> None:
     written = run_module("repro", "check", "--write", **places)
     assert written.returncode == 0, written.stderr
     after = read_golden(tree)
-    assert after.keys() - before.keys() == {"figure19.json"}
-    assert after == before | {"figure19.json": after["figure19.json"]}
-    selected = f"scratch or figure19 or test_pages or golden or claim or {number}"
+    assert after.keys() - before.keys() == {"gain_by_batch_size.json"}
+    assert after == before | {"gain_by_batch_size.json": after["gain_by_batch_size.json"]}
+    selected = f"scratch or gain_by_batch_size or test_pages or golden or claim or {number}"
     files = ("tests/test_pages.py", "tests/records/test_golden.py", "tests/test_artefacts.py")
     tests = run_module("pytest", *files, "-k", selected, "-vv", "-p", "no:cacheprovider", SLOW="1", **places)
     assert tests.returncode == 0, tests.stdout[-3000:]
-    assert "test_every_artefact_runs_at_smoke[figure19] PASSED" in tests.stdout
+    assert "test_every_artefact_runs_at_smoke[gain_by_batch_size] PASSED" in tests.stdout

@@ -94,6 +94,17 @@ def test_mteb_scores_equal_ours(tmp_path: Path) -> None:
     assert score == pytest.approx(compute_ndcg(model), abs=1e-4)
 
 
+def test_blind_model_gets_no_documents() -> None:
+    """A model trained without documents is scored under the null context only."""
+    model = make_model("contextual", sequence_dropout=1.0)
+    with pytest.raises(ValueError, match="set context='null'"):
+        MtebModel(model, name="me/blind", context="own")
+    MtebModel(model, name="me/blind", context="null")
+    assert isinstance(model, ContextualModel)
+    with pytest.raises(ValueError, match="trained without documents"):
+        model.set_context_tokens(model.tokenize(["a document"], "document"))
+
+
 def test_contexts_have_separate_results(tmp_path: Path) -> None:
     model = make_model("contextual", sequence_dropout=0.1)
     fixed = {"context": "fixed", "fixed_context": THINGS}

@@ -26,7 +26,7 @@ from repro.pipeline.encoders import find_commit, get_files_in_key
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.prompting import PromptedTexts, get_texts_for
 from repro.pipeline.stages import SIDES, StageGraph, list_stages
-from repro.spec import base
+from repro.spec import base, get_first_phase
 from repro.storage.digests import hash_file
 from repro.storage.stages import STAGE_FILE
 
@@ -168,6 +168,20 @@ def test_new_recipe_rebuilds_dependents(kind: str, known_positives: str, monkeyp
     monkeypatch.setitem(stages.RECIPE, kind, stages.RECIPE[kind] + 1)
     after = {stage.name: stage.title for stage in list_stages(run)}
     assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind}) & before.keys()
+
+
+def test_reranking_has_no_headroom() -> None:
+    """The headroom is measured by full search."""
+    run = replace(RUN, architecture="contextual")
+    reranking = replace(run, protocol="rerank-bm25", rerank_depth=3)
+    assert ["headroom" in {stage.name for stage in list_stages(made)} for made in (run, reranking)] == [True, False]
+
+
+def test_short_first_phase_has_short_warmup() -> None:
+    """The scale's warm-up would be longer than the phase."""
+    run = replace(RUN, pretraining_corpus="planted-tiny", num_pretraining_steps=2)
+    first = get_first_phase(run)
+    assert first is not None and (first.num_steps, first.num_warmup_steps) == (2, 1)
 
 
 @pytest.mark.parametrize("prompts", [("", ""), ("search_query: ", "search_document: ")])

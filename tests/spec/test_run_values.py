@@ -54,6 +54,9 @@ NOT_BLIND = (("test_contexts", "own+null"), ("architecture", "biencoder"), ("poo
 """Values that a run without context documents cannot have."""
 BAD_COMBINATIONS: list[dict[str, Any]] = [
     *({"num_test_contexts": 2, "measure": name} for name in ("spread", "cross", "mteb", "adaptive")),
+    {"architecture": "contextual", "num_contexts": 4, "num_test_contexts": 5},
+    {"architecture": "contextual", "sequence_dropout": 0.0, "test_contexts": "own", "num_test_contexts": 2},
+    *({"architecture": "biencoder", "measure": name, "nested_sizes": "8+16"} for name in ("adaptive", "disagreement")),
     *({"sampler": "domain", "mixing_alpha": alpha} for alpha in (1.5, -0.1)),
     {"sampler": "random", "mixing_alpha": 0.5},
     {"protocol": "rerank"},

@@ -145,6 +145,8 @@ class MtebModel(AbsEncoder):
     def _check(self) -> None:
         if self.context not in CONTEXTS:
             raise ValueError(f"context={self.context!r} is unknown; choose one of {list(CONTEXTS)}")
+        if isinstance(self.model, ContextualModel) and self.model.config.is_blind and self.context != "null":
+            raise ValueError(f"context={self.context!r}: this model was trained without documents, set context='null'")
         if (self.context == "none") != isinstance(self.model, Biencoder):
             raise ValueError(
                 f"context={self.context!r}: a contextual model needs a context, set 'own', 'fixed' or 'null'"
