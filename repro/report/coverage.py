@@ -12,7 +12,7 @@ from repro.report.names import format_heading, format_title, split_name
 from repro.spec import Experiment
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import experiments, get_declared_notes
-from repro.spec.scales import ORDER, get_scale
+from repro.spec.scales import ORDER
 from repro.text import ABSENT
 
 HEADER = ("artefact", "content", "status", "differs from the paper at small and large", "claims")
@@ -50,10 +50,7 @@ def describe_status(experiment: Experiment) -> str:
         share = "" if len(num_seeds) == num_settings else f", {len(num_seeds)} of {num_settings} settings"
         seeds = max(num_seeds.values())
         parts.append(f"{scale} (up to {seeds} seed{'s' * (seeds > 1)}{share})")
-    if parts:
-        return "replicated at " + ", ".join(parts)
-    needs_paper = all(get_scale(scale).judges_values for scale in experiment.scales)
-    return "declared, not run" + (": needs the paper's data and a GPU" if needs_paper else "")
+    return "replicated at " + ", ".join(parts) if parts else "declared, not run"
 
 
 def find_deviations(heading: str) -> str:
