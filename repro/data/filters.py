@@ -12,7 +12,7 @@ import numpy as np
 
 from repro.data.beir import Retrieval, load_beir, load_suite
 from repro.data.pairs import Pairs, Row
-from repro.data.wording import normalise
+from repro.data.wording import keep_words
 
 ROWS_PER_BLOCK = 8_192
 EVALUATED_NEGATIVES = "evaluated_negatives"
@@ -22,7 +22,7 @@ EVALUATED_NEGATIVES = "evaluated_negatives"
 class EvaluatedTexts:
     """Documents and queries of evaluation collections, in a normalised form."""
 
-    def __init__(self, collections: Iterable[Retrieval] = (), form: Callable[[str], str] = normalise) -> None:
+    def __init__(self, collections: Iterable[Retrieval] = (), form: Callable[[str], str] = keep_words) -> None:
         self.form = form
         self._texts: set[str] = set()
         for collection in collections:
@@ -75,7 +75,7 @@ def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Itera
     documents: set[str] = set()
     queries: set[tuple[str, str]] = set()
     for row in rows:
-        document, query = normalise(row.document), (row.domain, normalise(row.query))
+        document, query = keep_words(row.document), (row.domain, keep_words(row.query))
         if document in documents:
             removed["repeated_document"] += 1
         elif query in queries:
@@ -91,7 +91,7 @@ def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
     seen, iterator = SeenKeys(), iter(rows)
     while block := list(itertools.islice(iterator, ROWS_PER_BLOCK)):
-        keys = compute_pair_keys([normalise(row.query) for row in block], [normalise(row.document) for row in block])
+        keys = compute_pair_keys([keep_words(row.query) for row in block], [keep_words(row.document) for row in block])
         for row, is_first in zip(block, seen.add(keys).tolist(), strict=True):
             removed["repeated_pair"] += not is_first
             if is_first:
@@ -142,7 +142,7 @@ def find_overlap(train: Pairs, suites: Sequence[Path]) -> list[str]:
     evaluated = EvaluatedTexts(load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets)
     trained: set[str] = set()
     for block in itertools.chain(train.blocks("query"), train.blocks("document")):
-        trained.update(text for text in map(normalise, block) if text in evaluated)
+        trained.update(text for text in map(keep_words, block) if text in evaluated)
     return sorted(trained)
 
 

@@ -28,7 +28,7 @@ from scipy import sparse
 
 from repro.data.beir import Retrieval
 from repro.data.pairs import Row
-from repro.data.wording import normalise
+from repro.data.wording import keep_words
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SuiteRules:
     near_duplicate: float = 0.8
     several_answers: bool = False
     keeps_near_duplicates: bool = False
-    form: Callable[[str], str] = normalise
+    form: Callable[[str], str] = keep_words
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     ambiguous = {query for query, keys in answers.items() if len(keys) > 1}
     # By hash: a random choice that is the same on every machine.
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
-    texts = chosen if form is normalise else [normalise(key) for key in chosen]
+    texts = chosen if form is keep_words else [keep_words(key) for key in chosen]
     near_duplicates = set(compress(chosen, has_near_duplicate(texts, rules.near_duplicate)))
     # the ambiguous queries that are not asked yet
     shared = set(ambiguous) if rules.several_answers else set()

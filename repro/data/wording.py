@@ -55,7 +55,7 @@ def strip_html(text: str) -> str:
 
 # the same texts pass several rules, block by block
 @lru_cache(maxsize=2**15)
-def normalise(text: str) -> str:
+def keep_words(text: str) -> str:
     """Return the normal form of a text: case-folded letters with marks, digits, and single spaces."""
     # a shortcut for ASCII, which is twice as fast
     if text.isascii():

@@ -19,7 +19,7 @@ from repro.data.mined.mining import ADDED, MINERS
 from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, get_split
 from repro.data.mined.wheels import PINS, Pin, fetch_wheel, get_wheels_folder
 from repro.data.pairs import Row, read_pairs
-from repro.data.wording import normalise
+from repro.data.wording import keep_words
 from repro.pipeline.corpora import RECIPE, make_corpus_stage
 from repro.storage.digests import hash_file
 
@@ -246,7 +246,7 @@ def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
     assert train.ids(np.array(first)) == desk_pairs.ids()
     assert train.texts("document", first) == desk_pairs.texts("document", first)
     assert not find_overlap(train.take(added), [desk / "suites" / name for name in ("desk", "desk-validation")])
-    documents = [normalise(text) for text in train.texts("document", range(len(train)))]
+    documents = [keep_words(text) for text in train.texts("document", range(len(train)))]
     assert len(set(documents)) == len(documents)
     assert set(train.source_names) == {*TRAINING_SOURCES, *ADDED_SOURCES}
     assert np.bincount(train.source_codes).min() >= 2000 and len(added) > 30_000

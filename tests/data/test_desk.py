@@ -12,7 +12,7 @@ from repro.data.mined.manifests import describe, read_manifest, verify_manifests
 from repro.data.mined.mining import Mined, mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, get_split
 from repro.data.pairs import Pairs, read_pairs
-from repro.data.wording import normalise
+from repro.data.wording import keep_words
 from repro.pipeline.corpora import RECIPE
 
 SUITES = ("desk", "desk-validation")
@@ -31,11 +31,11 @@ def suites(desk: Path) -> dict[str, list[Retrieval]]:
 
 def test_evaluated_texts_are_not_trained_on(train: Pairs, suites: dict[str, list[Retrieval]]) -> None:
     """Neither do the suites share a text. Each document is trained on once. The build checks it by `find_overlap`."""
-    documents = [normalise(text) for text in train.texts("document", range(len(train)))]
+    documents = [keep_words(text) for text in train.texts("document", range(len(train)))]
     assert len(set(documents)) == len(documents) > 150_000
-    queries = {normalise(text) for text in train.texts("query", range(len(train)))}
+    queries = {keep_words(text) for text in train.texts("query", range(len(train)))}
     test, validation = (
-        {normalise(text) for collection in suites[name] for text in (*collection.documents, *collection.queries)}
+        {keep_words(text) for collection in suites[name] for text in (*collection.documents, *collection.queries)}
         for name in SUITES
     )
     assert (test | validation).isdisjoint(queries.union(documents))
@@ -87,7 +87,7 @@ def test_evaluated_texts_are_distinct(suites: dict[str, list[Retrieval]]) -> Non
     """So the published numbers of whitening do not depend on whether a repeated document counts once."""
     for collection in (*suites["desk"], *suites["desk-validation"]):
         for texts in (collection.queries, collection.documents):
-            assert len({normalise(text) for text in texts}) == len(texts), collection.name
+            assert len({keep_words(text) for text in texts}) == len(texts), collection.name
 
 
 @pytest.fixture(scope="module")

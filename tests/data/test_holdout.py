@@ -19,7 +19,7 @@ from repro.data.own.holdout import (
 )
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.suites import SuiteRules
-from repro.data.wording import normalise
+from repro.data.wording import keep_words
 
 
 def store_pairs(tmp_path: Path, rows: Sequence[Row]) -> Pairs:
@@ -42,7 +42,7 @@ def list_training_rows(pairs: Pairs, collections: Sequence[Retrieval]) -> tuple[
     """Return the training rows, the normalised held-out documents, and the numbers of dropped rows."""
     counts: Counter[str] = Counter()
     rows = list(training_rows(pairs, collections, (), counts))
-    documents = {normalise(text) for collection in collections for text in collection.documents}
+    documents = {keep_words(text) for collection in collections for text in collection.documents}
     return rows, documents, counts
 
 
@@ -71,9 +71,9 @@ def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
     pairs = store_pairs(tmp_path, rows)
     trained, documents, counts = list_training_rows(pairs, hold_out(pairs))
     assert [row.negatives for row in trained] == [
-        tuple(text for text in row.negatives if normalise(text) not in documents)
+        tuple(text for text in row.negatives if keep_words(text) not in documents)
         for row in rows
-        if normalise(row.document) not in documents
+        if keep_words(row.document) not in documents
     ]
     assert counts["evaluated_negatives"] == sum(len(row.negatives) == 1 for row in trained) > 0
 
@@ -133,7 +133,7 @@ def test_shared_documents_are_held_out_together(tmp_path: Path) -> None:
     rows = [Row(f"{n}", f"question {n}", f"shared answer {n // 4} of all", "a", "mine") for n in range(1200)]
     pairs = store_pairs(tmp_path, rows)
     trained, documents, _ = list_training_rows(pairs, hold_out(pairs))
-    assert documents and documents.isdisjoint(normalise(row.document) for row in trained)
+    assert documents and documents.isdisjoint(keep_words(row.document) for row in trained)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_impossible_holdouts_are_named(tmp_path: Path) -> None:
 
 
 def test_few_documents_are_named(tmp_path: Path) -> None:
-    labels = [text for text in map("label {}".format, range(40)) if holdout._hash(normalise(text)) % 10][:4]
+    labels = [text for text in map("label {}".format, range(40)) if holdout._hash(keep_words(text)) % 10][:4]
     rows = [Row(f"{n}", f"question {n}", labels[n % 4], "ab"[n % 2], "mine") for n in range(1000)]
     rows += [Row(f"s{n}", f"ask {n}", f"answer {n}", "small", "mine") for n in range(50)]
     with pytest.raises(ValueError, match="one document in 10, here none"):

@@ -26,7 +26,7 @@ from repro.data.mined.sources import (
     schemas,
 )
 from repro.data.pairs import Row
-from repro.data.wording import has_fair_length, normalise
+from repro.data.wording import has_fair_length, keep_words
 
 Miner = Callable[[], Iterable[Row]]
 
@@ -114,7 +114,7 @@ def mine_functions() -> Mined:
 def _clean(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
     seen: set[tuple[str, str, str]] = set()
     for row in rows:
-        key = (row.domain, normalise(row.query), normalise(row.document))
+        key = (row.domain, keep_words(row.query), keep_words(row.document))
         if not has_fair_length(key[1], key[2]):
             removed["too_short_or_long"] += 1
         elif key in seen:

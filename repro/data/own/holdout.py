@@ -24,7 +24,7 @@ from repro.data.filters import EvaluatedTexts, drop_evaluated_negatives, drop_ev
 from repro.data.pairs import Pairs, Row
 from repro.data.paper.quirks import Quirks
 from repro.data.suites import SuiteRules, build_collection
-from repro.data.wording import normalise, normalize_loosely, normalize_text
+from repro.data.wording import keep_words, normalize_loosely, normalize_text
 from repro.storage.arrays import iter_blocks
 from repro.text import count_noun
 
@@ -170,7 +170,7 @@ def take_out_own_texts(retrieval: Retrieval) -> tuple[Retrieval, Quirks]:
 
 def count_unjudged_copies(retrieval: Retrieval) -> int:
     """Return the number of queries with an unjudged document that differs from a relevant one in case or punctuation."""
-    forms = dict(zip(retrieval.document_ids, map(normalise, retrieval.documents), strict=True))
+    forms = dict(zip(retrieval.document_ids, map(keep_words, retrieval.documents), strict=True))
     ids_by_form: dict[str, set[str]] = defaultdict(set)
     for document_id, form in forms.items():
         ids_by_form[form].add(document_id)
@@ -218,7 +218,7 @@ def training_rows(
     collections: Sequence[Retrieval],
     domains: Sequence[str],
     counts: Counter[str],
-    form: Callable[[str], str] = normalise,
+    form: Callable[[str], str] = keep_words,
     answers: Sequence[Retrieval] = (),
     *,
     keeps_answers: bool = False,

@@ -17,7 +17,7 @@ from repro.data.folders import list_visible_files
 from repro.data.pairs import Row, make_id
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign_rows
-from repro.data.wording import normalise
+from repro.data.wording import keep_words
 from repro.storage.paths import get_data_folder
 
 EMPTY = "[empty]"
@@ -210,7 +210,7 @@ def load_source(name: str) -> Iterator[Row]:
                 continue
             domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
-            negatives = tuple(text for text in pair.negatives if normalise(text))
+            negatives = tuple(text for text in pair.negatives if keep_words(text))
             identifier = make_id(name, number, domain, query, document)
             yield Row(identifier, query, document, domain, domain, negatives)
             number += 1
