@@ -179,7 +179,8 @@ def draw_once(
     `executor` draws in worker processes. If it is None, or if such a process is killed, for example for its memory, this
     process draws.
     """
-    path = get_figures_folder() / name
+    # `Path.with_suffix` would cut the name of a grid after its last dot
+    path = get_figures_folder() / name.replace(".", "_")
     cached = get_cached_picture(path, rows, picture)
     endings = ("svg", "csv", "png") if with_png else ("svg", "csv")
     if cached.is_current(endings):

@@ -265,12 +265,14 @@ def _print_removals(removed: Sequence[tuple[Path, int]], verb: str) -> None:
 def fetch(
     what: WhatToFetch = None,
     scale: Scale = "desk",
+    seed: Seeds = None,
     all_seeds: AllSeeds = False,
+    unpublished: Unpublished = False,
     data_dir: DataDir = None,
     dry_run: DryRun = False,
 ) -> None:
     """Download the requirements of runs, or declared data sets by name. Needs a network. If interrupted, it resumes."""
-    for need in _list_needs(what, scale, all_seeds, data_dir):
+    for need in _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished):
         if need.is_here():
             print_line(f"here     {need.name}")
         elif dry_run:
@@ -283,12 +285,14 @@ def fetch(
 def verify(
     what: WhatToFetch = None,
     scale: Scale = "desk",
+    seed: Seeds = None,
     all_seeds: AllSeeds = False,
+    unpublished: Unpublished = False,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that all requirements are here and unchanged, so that runs need no network. Exit code 2: one is missing."""
-    needs = _list_needs(what, scale, all_seeds, data_dir)
+    needs = _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     rows = [
         {"need": need.name, "is_here": need.is_here(), "how": need.how, "problems": need.problems()} for need in needs
     ]
@@ -303,8 +307,8 @@ def verify(
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: Path | None) -> list[Any]:
-    """Return the selected data sets, and the requirements of the selected runs."""
+def _list_needs(what: list[str] | None, data_dir: Path | None, **selection: Any) -> list[Any]:
+    """Return the selected data sets, and the requirements of the runs that `selection` selects (see `resolve_runs`)."""
     from repro.data.paper.local_copies import list_source_names
     from repro.planning.requirements import list_requirements, list_source_requirements
 
@@ -323,7 +327,7 @@ def _list_needs(what: list[str] | None, scale: str, all_seeds: bool, data_dir: P
     # Only data sets were named, so no run is selected.
     if sources and not run_selectors:
         return needs
-    return needs + list_requirements(resolve_runs(run_selectors, scale, all_seeds=all_seeds))
+    return needs + list_requirements(resolve_runs(run_selectors, **selection))
 
 
 VERBS = (launch, status, why, cancel, prune, fetch, verify)

@@ -223,18 +223,23 @@ def run(
         for index, missing_run in enumerate(missing, 1):
             print_line(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
             run_here(missing_run, progress=print_line)
-    _show_results(what, scale)
+    _show_results(what, scale, runs)
     _summarise_own_corpora(runs)
 
 
-def _show_results(what: list[str], scale: str) -> None:
-    """Print the named artefacts after a run: pictures and other views first, then each table, then a line on claims."""
+def _show_results(what: list[str], scale: str, runs: list[Run]) -> None:
+    """Print the results after `runs`: a grid or single runs as scores, or the named artefacts.
+
+    Of an artefact, pictures and other views come first, then each table, then a line on claims.
+    """
     from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render, render_line
     from repro.report.tables import format_summary_line
 
     single, names = split_words(what)
-    if single or any(map(is_axis, what)):
+    if any(map(is_axis, what)):
+        return _show_grid(runs, get_sweep_name(what, scale), None, "text", False)
+    if single:
         return show(what, scale)
     for experiment in resolve_experiments(names):
         views = {

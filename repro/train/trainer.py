@@ -28,7 +28,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
 from repro.pipeline.prompting import PromptedTexts
 from repro.pipeline.token_coverage import count_tokens
-from repro.spec import FIELDS, Run, get_first_phase, nested_widths
+from repro.spec import FIELDS, Run, get_first_phase, get_training_run, nested_widths
 from repro.spec.identity import get_training_id
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
@@ -205,7 +205,8 @@ def prepare_training(
         inputs.tokens("query", model.config.vocab_size),
         inputs.document_tokens(model.config.vocab_size),
         sampler,
-        build_filter(inputs),
+        # Of the training run: several runs may share it, and its log must not depend on which of them starts it.
+        build_filter(Inputs(get_training_run(run))),
         negative_rows_NH=inputs.negatives,
         set_apart=load_set_apart(inputs) if run.kept_weights == "best" else None,
     )
