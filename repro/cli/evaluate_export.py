@@ -24,6 +24,7 @@ Model = Annotated[
     typer.Option(help="a run's id, a folder (ours, an export or the authors' format), a hub id, minilm, or bm25"),
 ]
 ModelToOpen = Annotated[str, typer.Argument(help="a run's id, a folder, a hub id, or minilm")]
+OurModel = Annotated[str, typer.Argument(help="a run's id, or a folder or hub id of one of our models")]
 SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEIR folder, or a folder of BEIR folders")]
 WrongFrom = Annotated[
     str | None,
@@ -123,7 +124,7 @@ def evaluate(
 
 
 def export(
-    model: ModelToOpen,
+    model: OurModel,
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
     width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,

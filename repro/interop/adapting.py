@@ -88,7 +88,7 @@ def adapt_model(
         "  from sentence_transformers import SentenceTransformer",
         f'  model = SentenceTransformer("{folder}")',
         *UPDATE_NOTE,
-        *_format_check(source, corpus, shrinkage),
+        *_format_check(source, corpus, folder),
     ]
 
 
@@ -99,12 +99,14 @@ UPDATE_NOTE = (
 )
 
 
-def _format_check(source: str, corpus: str, shrinkage: float) -> list[str]:
-    """Return how to measure the gain, which needs judged queries, with the command."""
+def _format_check(source: str, corpus: str, folder: Path) -> list[str]:
+    """Return how to measure the gain, which needs judged queries, with the command.
+
+    It compares the folder itself: `evaluate --whiten own` may whiten by other documents, such as those of one collection.
+    """
     # a file of documents has no queries, so the user has to name a suite
     suite = "SUITE" if find_corpus(corpus).kind == "file" else shlex.quote(corpus)
-    command = f"repro evaluate --model {shlex.quote(source)} --suite {suite} --whiten own"
-    command += "" if shrinkage == DEFAULT_SHRINKAGE else f" --shrinkage {shrinkage:g}"
+    command = f"repro evaluate --compare {shlex.quote(str(folder))} {shlex.quote(source)} --suite {suite}"
     return [
         "Whitening can lower scores. If you have judged queries for this text, measure the gain with",
         f"  {command}",

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.columns import ACCEPTED, match_names
-from repro.data.paper.quirks import find_quirks
+from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.wording import normalize_text
 from repro.storage.digests import get_cached_digests
 from repro.storage.files import json_object
 from repro.storage.paths import CORPUS_FILE, get_corpora_folder, get_home, is_imported
@@ -46,8 +47,15 @@ class Corpus:
     @property
     def document_role(self) -> str:
         """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora."""
-        from repro.data.beir import load_known_collection
+        from repro.data.beir import load_known_collection, load_suite
 
+        if self.kind == "imported":
+            from repro.data.own.imported import GIVEN_FOLDER, find_imported
+
+            if not find_imported(self.name).only_evaluates:
+                return "document"
+            quirks = [dataset.quirks or Quirks() for dataset in load_suite(self.path / GIVEN_FOLDER).datasets]
+            return quirks[0].document_role if len({each.document_role for each in quirks}) == 1 else "document"
         if not self._list_role_files():
             return "document"
         # The name is not enough: the content must match, too.
@@ -215,17 +223,18 @@ def _read_imported(folder: Path) -> dict[str, str]:
     from repro.data.own.importing import PAIRS_FILE
     from repro.data.pairs import read_pairs
 
-    ids_by_text: dict[str, str] = {}
+    # by the form that decides whether texts are equal in an evaluation
+    found: dict[str, tuple[str, str]] = {}
     pairs = folder / IMPORT_FOLDER / PAIRS_FILE
     if pairs.is_file():
         texts = chain.from_iterable(read_pairs(pairs).blocks("document"))
         for number, text in enumerate(texts, 1):
             # A document of several pairs keeps the number of the first one.
-            ids_by_text.setdefault(text, f"pair-{number}")
+            found.setdefault(normalize_text(text), (f"pair-{number}", text))
     if (folder / GIVEN_FOLDER).is_dir():
         for document_id, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
-            ids_by_text.setdefault(text, document_id)
-    return {document_id: text for text, document_id in ids_by_text.items()}
+            found.setdefault(normalize_text(text), (document_id, text))
+    return dict(found.values())
 
 
 def _read_suite(source: str) -> tuple[dict[str, str], int]:

@@ -50,7 +50,7 @@ def unknown_words(share: float) -> str:
     message = f"unknown tokens: {share:.1%}"
     if share <= HIGH_UNKNOWN_SHARE:
         return message
-    return f"warning: {message}: the vocabulary lacks words of these texts, choose another tokenizer"
+    return f"warning: {message}: the vocabulary lacks words of these texts; set 'start' to an encoder of their language"
 
 
 def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsRead:
@@ -70,5 +70,6 @@ def check_vocabulary(counts: TextsRead, name: str) -> None:
     if counts.unknown_share > MAX_UNKNOWN_SHARE:
         raise ValueError(
             f"{counts.unknown_share:.0%} of the tokens of {name} are unknown to the tokenizer, so nothing can "
-            "be learned from them: choose a scale with another tokenizer, or --allow-unknown to import it all the same"
+            "be learned from them: import with --allow-unknown, then set 'start' to an encoder of their language in the "
+            "file of runs"
         )

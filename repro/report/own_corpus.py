@@ -1,6 +1,6 @@
 """Summary of models trained on an imported corpus, compared with BM25 and untrained MiniLM, with hints.
 
-Every system searches the same documents for the same held-out queries.
+Every system searches the same documents for the same queries.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
     best = max(trained, key=lambda system: system.mean)
     references = [system for system in systems if not system.is_trained]
     better = [system for system in references if system.mean > best.mean]
-    counts = f"{count_noun(len(best.values_Q), 'held-out query', 'held-out queries')} searched {format_searched(sizes)}"
+    counts = f"{count_noun(len(best.values_Q), 'query', 'queries')} searched {format_searched(sizes)}"
     # All references that beat the model are compared with it, or only the best reference if none does.
     compared = better or sorted(references, key=lambda system: -system.mean)[:1]
     lines = [_format_verdict(best, system) for system in sorted(compared, key=lambda system: -system.mean)]
@@ -126,11 +126,14 @@ def _list_hints(best: System, better: Sequence[System]) -> list[str]:
     kept_weights = best.record.provenance.get("training", {}).get("kept_weights")
     hints = []
     if len(best.values_Q) < MIN_QUERIES:
-        hints.append(f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out more pairs")
+        hints.append(
+            f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out or judge more"
+        )
     if better and run.start not in ("random", "words"):
         hints.append(f"search with {better[0].label} until the model has learned more from further pairs")
     elif better:
-        hints.append('start from a pretrained encoder: "start": "minilm" in the file of runs')
+        # not only the field `start`, which needs another learning rate too
+        hints.append(f"start from a pretrained encoder: run the file that `repro data plan {run.suite}` writes")
     if better and kept_weights and kept_weights["step"] < best.record.provenance["training"]["num_steps"]:
         hints.append(
             f"the loss on the pairs set apart was lowest after step {kept_weights['step']}: more pairs would help, more steps "

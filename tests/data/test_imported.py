@@ -458,6 +458,14 @@ def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
     assert {run.kept_weights for run in planned.runs if run.architecture in TRAINED} == {"best"}
 
 
+def test_too_large_holdout_is_named(tmp_path: Path) -> None:
+    """The message has the number of pairs that are left, and the remedy is to hold out less."""
+    rows = [row | {"domain": "faq" if n < 1000 else "rest"} for n, row in enumerate(make_rows(1099))]
+    import_rows(tmp_path, rows, hold_out=["faq"])
+    with pytest.raises(ValueError, match=r"99 of 1099 pairs left .* --hold-out"):
+        plan()
+
+
 @pytest.mark.parametrize(("num_documents", "num_queries"), [(300, 300), (900, 3)])
 def test_few_documents_are_not_set_apart(num_documents: int, num_queries: int) -> None:
     """All pairs are trained on if documents are few or if most pairs would be lost."""

@@ -12,6 +12,7 @@ from sentence_transformers.base.modules import Normalize
 
 from repro.cli.main import app
 from repro.data.beir import Retrieval, find_collections, write_beir_folder, write_suite
+from repro.data.own.imported import import_source
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
 from repro.interop.adapting import (
     adapt_model,
@@ -24,6 +25,7 @@ from repro.interop.sentence_transformers_folder import as_sentence_transformer, 
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
 from tests.commands import ignore, run_command
+from tests.data.files import write_rows
 from tests.interop.small import TEXTS, WORDS, make_model
 
 DOCUMENTS = [f"{word} about {other} and {word} number {n}" for n, word in enumerate(WORDS[:7]) for other in WORDS[:7]]
@@ -192,6 +194,23 @@ def test_role_of_questions_follows_the_content(tmp_path: Path) -> None:
     assert len(keys) == len({key for _, key in keys}) == 2
 
 
+def test_imported_questions_have_the_prompt_of_queries(tmp_path: Path) -> None:
+    """The peculiarities of an imported collection are stored with it, and `evaluate` follows them."""
+    documents = ("is it rain", "will it rain")
+    collection = Retrieval("quora", ("a", "b"), documents, ("a",), documents[:1], {"a": {"b": 1}})
+    write_beir_folder(tmp_path / "quora", collection)
+    import_source(tmp_path / "quora", name="asked")
+    assert find_corpus("asked").document_role == find_corpus(str(tmp_path / "quora")).document_role == "query"
+
+
+def test_texts_equal_in_evaluations_are_one_document(tmp_path: Path) -> None:
+    """White space and the Unicode form do not make another document."""
+    rows = [{"query": f"q {n}", "document": f"caf\u00e9 number {n}"} for n in range(200)]
+    rows += [{"query": f"ask {n}", "document": f"cafe\u0301  number {n} \n"} for n in range(200)]
+    import_source(write_rows(tmp_path / "x.jsonl", rows), name="twice")
+    assert len(find_corpus("twice").read()[0]) == 200
+
+
 def test_empty_documents_are_no_corpus(tmp_path: Path) -> None:
     corpus = write_lines(tmp_path / "empty.csv", ["passage", " "])
     with pytest.raises(ValueError, match="document"):
@@ -235,19 +254,20 @@ def test_adapt_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_gain_can_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The printed command evaluates the same whitening on the corpus."""
+    """The printed command compares the folder with the model that it was made of."""
     model, corpus = tmp_path / "plain", tmp_path / "my corpus"
     export_sentence_transformers(make_model("biencoder"), model)
     ids = tuple(f"d{n}" for n in range(len(DOCUMENTS)))
     judgements = {f"q{n}": {f"d{n}": 1} for n in range(4)}
     write_beir_folder(corpus, Retrieval("c", ids, tuple(DOCUMENTS), tuple(judgements), tuple(TEXTS[:4]), judgements))
-    words = ["adapt", str(model), "--corpus", str(corpus), "--to", str(tmp_path / "out"), "--shrinkage", "0.7"]
+    adapted = str(tmp_path / "out")
+    words = ["adapt", str(model), "--corpus", str(corpus), "--to", adapted, "--shrinkage", "0.7"]
     app(words, standalone_mode=False)
     program, *command = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert program == "repro"
-    assert shlex.join(command) == f"evaluate --model {model} --suite '{corpus}' --whiten own --shrinkage 0.7"
+    assert shlex.join(command) == f"evaluate --compare {adapted} {model} --suite '{corpus}'"
     app([*command, "--out", str(tmp_path / "scores"), "--no-bm25"], standalone_mode=False)
-    assert " whitened" in capsys.readouterr().out
+    assert "out − plain" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["quora", "things"])

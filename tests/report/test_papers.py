@@ -227,7 +227,7 @@ def test_winner_comes_first(summarise: Summarise) -> None:
     """The best system is named first. If BM25 and untrained MiniLM are both ahead, each has its line."""
     lines = summarise(0.7, 0.5, 0.6)
     assert lines[0].startswith("your biencoder wins over off-the-shelf MiniLM: +10.0 points")
-    assert "80 held-out queries searched among 400 documents in 2 collections" in lines[1]
+    assert "80 queries searched among 400 documents in 2 collections" in lines[1]
     assert [line[2:23].strip() for line in lines[2:5]] == ["your biencoder", "off-the-shelf MiniLM", "BM25"]
     lines = summarise(0.5, 0.7, 0.6)
     assert lines[0].startswith("BM25 wins over your biencoder: +20.0")
@@ -304,3 +304,4 @@ def test_hints_follow_loss(summarise: Summarise) -> None:
     overfitted = "".join(summarise(0.5, 0.7, 0.6, loss=1.2, training=training))
     assert "num_steps" not in overfitted and "step 6" in overfitted
     assert "hint" not in "".join(summarise(0.7, 0.5, 0.6, loss=1.2))
+    assert "repro data plan" in learned, "a pretrained start needs another learning rate too"

@@ -481,7 +481,9 @@ def test_pivot_picture_draws_all_cells() -> None:
         assert numbers <= set(texts)
         assert ("mean over num_pairs" in texts) == (x == "seed")
     grids = ("table1-seed-1..2", "table1-seed-1..3")
-    assert len({render_pivot(rows, "seed", "learning_rate", grid=name) for name in grids}) == 2, "one file for each grid"
+    assert len({render_pivot(rows, "seed", "learning_rate", grid=name) for name in grids}) == 2, (
+        "one file for each grid"
+    )
 
 
 def test_encoding_progress_counts_all_calls() -> None:

@@ -265,6 +265,11 @@ def plan_runs(
         column = {"domain_column": "source"}
     if batch_size is None:
         minimum = BATCH_SIZES[-1] * BATCHES_PER_EPOCH
+        if imported.num_kept >= minimum:
+            raise ValueError(
+                f"{imported.name} has {sum(sizes)} of {imported.num_kept} pairs left to train on, which needs at least "
+                f"{minimum}: hold out less with --hold-out, give a collection with --evaluate-on, or import more pairs"
+            )
         raise ValueError(
             f"{imported.name} has {sum(sizes)} pairs: training needs at least {minimum}; to evaluate on them only, "
             "write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) and use "
