@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -360,17 +361,22 @@ def report(
     out: Annotated[Path, typer.Option(help="path of the page")] = Path("report.html"),
 ) -> None:
     """Write an HTML page that works offline: Table 1, the ledger of claims, then every artefact."""
-    from repro.cli.figures import open_renderers
+    from repro.cli.figures import render, render_forest
     from repro.cli.regenerate import render_gains
     from repro.report.html import write_report
 
     sections = track_progress(
         experiments(), lambda experiment: f"writing the section of {experiment.artefact_names[0]}"
     )
-    with open_renderers() as (render, render_forest):
-        page = write_report(
-            get_scale(scale).name, out, render, sections, render_forest=render_forest, render_gains=render_gains
-        )
+    page = write_report(
+        get_scale(scale).name,
+        out,
+        # a page embeds the vector file, and drawing the png too would double the time
+        partial(render, with_png=False),
+        sections,
+        render_forest=render_forest,
+        render_gains=render_gains,
+    )
     print_line(f"written: {page}")
 
 

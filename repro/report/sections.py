@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,13 @@ from repro.text import ABSENT
 Rows = Sequence[Mapping[str, Any]]
 
 
-Drawing = Callable[[], Path]
-"""Waits for a picture and returns its vector file.
+Renderer = Callable[[Figure, str, str, Rows], Path | None]
+"""Draws a figure, given its scale, the source of its records and its rows. Returns the vector file, None without a picture.
 
 Raises ValueError if the figure cannot be drawn, and OSError if the file cannot be written.
 """
-Renderer = Callable[[Figure, str, str, Rows], Drawing | None]
-"""Starts to draw a figure, given its scale, the source of its records and its rows. Returns None without a picture."""
-ForestRenderer = Callable[[Rows, str], Drawing]
-"""Starts to draw a forest plot of rows at a scale."""
+ForestRenderer = Callable[[Rows, str], Path]
+"""Draws a forest plot of rows at a scale, and returns the vector file."""
 PAPER_SCALE = "small"
 """Scale with the values of the paper."""
 TEXT_TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
@@ -78,34 +75,13 @@ class Section:
     lines: tuple[Line, ...]
     view: View
     is_figure: bool
-    # pending vector files, each with the source of its records
-    drawings: tuple[tuple[str, Drawing], ...]
+    pictures: tuple[Picture, ...]
+    problem: str  # why pictures failed, empty if they are drawn or records are missing
     texts: tuple[View, ...]  # texts in its records that no exhibit shows, for example a batch
     records: tuple[tuple[str, Record], ...]  # each with its source
     num_asked: int
     num_published: int
     paper: str = MAIN
-
-    @property
-    def pictures(self) -> tuple[Picture, ...]:
-        """Drawn pictures. Waits for pending ones."""
-        return self._draw_or_explain[0]
-
-    @property
-    def problem(self) -> str:
-        """Reasons why pictures failed. Empty if they are drawn or records are missing."""
-        return "; ".join(self._draw_or_explain[1])
-
-    @cached_property
-    def _draw_or_explain(self) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
-        """Drawn pictures, and the errors of the others. One failed picture does not affect the others."""
-        drawn, problems = [], []
-        for source, svg in self.drawings:
-            try:
-                drawn.append(Picture(source, svg()))
-            except (ValueError, OSError) as error:
-                problems.append(f"{source} records: {error}")
-        return tuple(drawn), tuple(problems)
 
     @property
     def num_yours(self) -> int:
@@ -136,6 +112,7 @@ def make_sections(experiment: Experiment, scale: str, render: Renderer) -> list[
         expected = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
         records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
         view, rows = _make_view_and_rows(artefact, runs, by_source)
+        pictures, problem = _draw_pictures(artefact, scale, render, rows)
         sections.append(
             Section(
                 name=artefact.name,
@@ -144,7 +121,8 @@ def make_sections(experiment: Experiment, scale: str, render: Renderer) -> list[
                 lines=tuple(line for line in lines if line.artefact == artefact.name),
                 view=view,
                 is_figure=isinstance(artefact, Figure),
-                drawings=_start_drawings(artefact, scale, render, rows),
+                pictures=pictures,
+                problem=problem,
                 texts=_list_texts(artefact, [record for _, record in records], declared),
                 records=tuple(records),
                 num_asked=len(expected),
@@ -167,13 +145,20 @@ def _make_view_and_rows(
     return make_rows_view(artefact, runs, rows), rows
 
 
-def _start_drawings(
+def _draw_pictures(
     artefact: Table | Figure | Exhibit, scale: str, render: Renderer, rows: Mapping[str, Rows]
-) -> tuple[tuple[str, Drawing], ...]:
+) -> tuple[tuple[Picture, ...], str]:
+    """Return the pictures of an artefact, and why others failed. One failed picture does not affect the others."""
     if not isinstance(artefact, Figure):
-        return ()
-    pending = ((source, render(artefact, scale, source, rows.get(source, ()))) for source in RECORDS)
-    return tuple((source, svg) for source, svg in pending if svg is not None)
+        return (), ""
+    drawn, problems = [], []
+    for source in RECORDS:
+        try:
+            if svg := render(artefact, scale, source, rows.get(source, ())):
+                drawn.append(Picture(source, svg))
+        except (ValueError, OSError) as error:
+            problems.append(f"{source} records: {error}")
+    return tuple(drawn), "; ".join(problems)
 
 
 def _list_texts(artefact: Table | Figure | Exhibit, records: Sequence[Record], declared: set[str]) -> tuple[View, ...]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,7 +14,7 @@ from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.claims_overview import get_thresholds, make_counts_view
 from repro.report.html import inline_svg, write_report
-from repro.report.sections import Drawing, Rows, make_deviations_view, make_sections
+from repro.report.sections import Rows, make_deviations_view, make_sections
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import get_scale
 from repro.storage.paths import CHECKOUT
@@ -112,15 +111,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     gains = folder / "gains.svg"
     gains.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10pt" height="10pt"><path id="a"/></svg>')
 
-    def render(figure: Figure, scale: str, whose: str, rows: Rows) -> Drawing | None:
+    def render(figure: Figure, scale: str, whose: str, rows: Rows) -> Path | None:
         assert rows or not views.load_records(RUNS, whose)
         fields = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
-        return partial(draw, rows, folder / f"{figure.name}-{whose}", Picture(**fields)) if rows else None
+        return draw(rows, folder / f"{figure.name}-{whose}", Picture(**fields)) if rows else None
 
-    def render_forest(rows: Sequence[Mapping[str, object]], scale: str) -> Drawing:
+    def render_forest(rows: Sequence[Mapping[str, object]], scale: str) -> Path:
         effects.extend(map(dict, rows))
         picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title="All")
-        return partial(draw, rows, folder / f"claims-{scale}", picture)
+        return draw(rows, folder / f"claims-{scale}", picture)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(folder / "home"))
@@ -171,9 +170,7 @@ def test_failed_figure_spoils_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     """A figure that cannot be drawn and a missing record leave the rest of the page as it is."""
     publish_records(tmp_path, monkeypatch)[0].path.unlink()
 
-    def fail(figure: Figure, scale: str, whose: str, rows: Rows) -> Drawing:
-        return Mock(side_effect=ValueError("no pen"))
-
+    fail = Mock(side_effect=ValueError("no pen"))
     sections = make_sections(EXPERIMENT, "desk", fail)
     assert sections[0].view.rows[1][1:] == ("published", "3/4", "–")
     assert [line.judged.verdict for line in sections[0].lines] == ["tentative", "tentative"]

@@ -70,7 +70,7 @@ def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def make_section(name: str, paper: str, *lines: Line) -> Section:
-    return Section(name, "", "", lines, View("", (), ()), False, (), (), (), 0, 0, paper)
+    return Section(name, "", "", lines, View("", (), ()), False, (), "", (), (), 0, 0, paper)
 
 
 def test_report_has_one_ledger_per_paper(tmp_path: Path) -> None:

@@ -1,12 +1,5 @@
 """A cached picture equals a new one. A change of its data, settings, code or files draws it again."""
 
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -24,7 +17,7 @@ PICTURE: dict[str, Any] = {"kind": "lines", "x": "x", "y": "y", "x_label": "x", 
 
 
 def draw_a(picture: dict[str, Any] = PICTURE, rows: list[dict[str, Any]] = ROWS, *, with_png: bool = False) -> Path:
-    return pictures.draw_once(rows, "a", picture, None, with_png=with_png)()
+    return pictures.draw_once(rows, "a", picture, with_png=with_png)
 
 
 @pytest.fixture
@@ -77,62 +70,3 @@ def test_pixels_need_another_drawing(draw: Mock) -> None:
     assert draw.call_count == 2
     draw_a(rows=ROWS[1:])
     assert not (get_figures_folder() / "a.png").exists(), "old pixels are removed"
-
-
-def test_parallel_pictures_are_equal(tmp_path: Path) -> None:
-    expected = draw_a().read_bytes()
-    shutil.rmtree(get_figures_folder())
-    with pictures.open_renderers(num_cores=2) as renderers:
-        executor = renderers[0].keywords["executor"]
-        picture = pictures.draw_once(ROWS, "a", PICTURE, executor, with_png=False)
-        unknown = pictures.draw_once(ROWS, "b", PICTURE | {"kind": "pie"}, executor, with_png=False)
-        assert picture().read_bytes() == expected
-        with pytest.raises(ValueError, match="unknown kind of picture 'pie'"):
-            unknown()
-        assert isinstance(executor, ProcessPoolExecutor)
-    assert get_cached_picture(get_figures_folder() / "a", ROWS, PICTURE).is_current(("svg", "csv"))
-    with pictures.open_renderers(num_cores=1) as renderers:
-        assert renderers[0].keywords["executor"] is None
-
-
-START_PAINTER = """
-import os, time
-from repro.cli.figures import open_renderers
-with open_renderers(num_cores=2) as (render, _):
-    print(render.keywords["executor"].submit(os.getpid).result(), flush=True)
-    time.sleep(600)
-"""
-
-
-def test_renderer_ends_with_its_parent() -> None:
-    """If a report is killed, its renderer process does not stay forever."""
-    report = subprocess.Popen([sys.executable, "-c", START_PAINTER], stdout=subprocess.PIPE, text=True)
-    assert report.stdout is not None
-    renderer = int(report.stdout.readline())
-    os.kill(renderer, 0)
-    report.kill()
-    report.wait()
-    report.stdout.close()
-    for _ in range(300):
-        if not is_running(renderer):
-            return
-        time.sleep(0.1)
-    pytest.fail("the renderer still runs")
-
-
-def test_killed_renderer_is_replaced(tmp_path: Path) -> None:
-    expected = draw_a().read_bytes()
-    shutil.rmtree(get_figures_folder())
-    with pictures.open_renderers(num_cores=2) as renderers:
-        executor = renderers[0].keywords["executor"]
-        os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
-        results = [pictures.draw_once(ROWS, name, PICTURE, executor, with_png=False) for name in "ab"]
-        assert [result().read_bytes() for result in results] == [expected, expected]
-
-
-def is_running(number: int) -> bool:
-    """Return whether a process runs. A zombie has ended."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
-    except FileNotFoundError:
-        return False
