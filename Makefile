@@ -40,6 +40,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required, this is " + sys.version.split()[0] + ": choose another with make PYTHON=python3.12")'
 	@echo 'Installing the versions of requirements.lock, including torch, into .venv. This takes one to five minutes.'
 	$(PYTHON) -m venv .venv
+	@rm -f $(READY)
 	$(if $(filter-out $(EXTRAS),$(BUILT)),$(BIN)/python -m pip uninstall --yes -qq --disable-pip-version-check faiss-cpu faiss-gpu)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock -e '.[$(EXTRAS)]'
 	@echo '$(EXTRAS)' >$(READY)

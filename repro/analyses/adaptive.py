@@ -62,9 +62,9 @@ class Route:
         if len(falling) != len(rising) - 1 or min(falling, default=1) < 1:
             raise ValueError(f"route {self.name!r}: {len(rising)} widths take {len(rising) - 1} pools, not {falling}")
 
-    def num_multiplications(self, num_documents: int) -> int:
-        """Return the number of multiplications per query in a corpus of `num_documents`."""
-        counts = (num_documents, *(min(pool, num_documents) for pool in self.pools))
+    def num_multiplications(self, num_documents: int, k: int = 1) -> int:
+        """Return the number of multiplications per query for `k` hits in a corpus of `num_documents`."""
+        counts = (num_documents, *(min(max(pool, k), num_documents) for pool in self.pools))
         return sum(count * width for count, width in zip(counts, self.widths, strict=True))
 
 
@@ -134,7 +134,9 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
             values[route.name].append(scores)
             path = f"{suite.name}+{route.name}/{dataset.name}"
             metrics[f"{path}/{HEADLINE}"] = float(scores.mean())
-            metrics[f"{path}/mflops"] = route.num_multiplications(len(collection.retrieval.documents)) / MILLION
+            metrics[f"{path}/mflops"] = (
+                route.num_multiplications(len(documents_NW), DEPTH + collection.num_extra_hits) / MILLION
+            )
             metrics[f"{path}/queries_per_second"] = len(queries_QW) / max(seconds, 1e-9)
     rows = describe_datasets(suite, collections)
     names = [suite.datasets[index].name for index in group_datasets(rows)[MEAN]]

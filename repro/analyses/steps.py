@@ -31,10 +31,6 @@ def compute_marks(num_steps: int) -> tuple[int, ...]:
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}/…` of the final model, and `{suite}+fifth1/…` to `{suite}+fifth5/…`."""
-    if inputs.run.kept_weights == "best":
-        raise ValueError(
-            "measure='steps' with kept_weights='best', which may end a training early: set kept_weights='last'"
-        )
     suite, collections = inputs.suite.name, read_collections(inputs.suite)
     steps = compute_marks(make_train_settings(inputs.run, len(build_sampler(inputs))).num_steps)
     final = evaluate(inputs, model, folder / "trec", collections)

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 Array = TypeVar("Array", np.ndarray, "torch.Tensor")
 ROUNDING = 1e-6
-"""Relative tolerance for the score of two vectors, because float32 sums depend on their order. Without it, whether a
-document with the vector of the positive is masked would depend on the processor and the number of threads.
+"""Tolerance for the score of two unit vectors, because float32 sums depend on their order. Without it, whether a document
+with the vector of the positive is masked would depend on the processor and the number of threads. Mining scales it with
+the lengths of both vectors.
 """
 QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_several.npy"
 

@@ -72,9 +72,18 @@ class SentenceEncoder:
         return vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
 
 
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Types of models that reserve the positions up to that of padding."""
+
+
 def _find_token_limit(model: SentenceTransformer) -> int:
-    """Return the largest number of tokens that an encoder can read. An unknown limit is a very large number."""
+    """Return the largest number of tokens that an encoder can read. An unknown limit is a very large number.
+
+    The tokenizer's `model_max_length` is no limit: the library sets it to the default length of the model.
+    """
     first: Any = model[0]
-    num_positions = getattr(first.auto_model.config, "max_position_embeddings", None)
-    limits = (num_positions, getattr(model.tokenizer, "model_max_length", None))
-    return min((limit for limit in limits if limit), default=sys.maxsize)
+    config: Any = getattr(getattr(first, "auto_model", None), "config", None)
+    num_positions: int | None = getattr(config, "max_position_embeddings", None)
+    if not num_positions:
+        return sys.maxsize
+    return num_positions - (config.pad_token_id + 1 if config.model_type in OFFSET_POSITIONS else 0)

@@ -56,9 +56,13 @@ def list_files_to_read(source: Path) -> list[Path]:
         return list_files_to_read(source / "train")
     if is_beir(source):
         return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
-    if (source / STATE_FILE).is_file():
+    if _is_saved_dataset(source):
         return _list_saved_files(source)
     return [path for entry in list_entries(source) if match_ending(entry) for path in list_files_to_read(entry)]
+
+
+def _is_saved_dataset(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in DATASET_FILES)
 
 
 def _list_saved_files(folder: Path) -> list[Path]:
@@ -75,12 +79,12 @@ def list_skipped_files(source: Path) -> list[Path]:
     """Return the files and folders in a folder that are not read as pairs, sorted by name."""
     if not source.is_dir() or is_beir(source):
         return []
+    if _is_saved_dataset(source):
+        read = {source / name for name in DATASET_FILES}.union(_list_saved_files(source))
+        return [entry for entry in list_entries(source) if entry not in read]
     skipped = []
     for entry in list_entries(source):
         if entry.name in (*DATASET_FILES, SPLITS_FILE) or (entry.name == "train" and (source / SPLITS_FILE).is_file()):
-            continue
-        if (source / STATE_FILE).is_file():
-            skipped += [entry] if entry not in _list_saved_files(source) else []
             continue
         skipped += list_skipped_files(entry) if match_ending(entry) else [entry]
     return skipped
@@ -92,7 +96,10 @@ def describe_skipped_files(num_skipped: int, first: Sequence[str]) -> str:
     if num_skipped > len(first):
         examples += f" and {num_skipped - len(first)} more"
     subject = count_noun(num_skipped, "file or folder was", "files or folders were")
-    return f"{subject} not read: {examples}; only visible files ending in {', '.join(ENDINGS)} are read"
+    return (
+        f"{subject} not read: {examples}; only visible files ending in {', '.join(ENDINGS)} are read, and of a folder of "
+        "save_to_disk those of state.json"
+    )
 
 
 def list_entries(folder: Path) -> list[Path]:

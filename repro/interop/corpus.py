@@ -46,7 +46,10 @@ class Corpus:
 
     @property
     def document_role(self) -> str:
-        """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora."""
+        """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora.
+
+        Documents of several collections have the role "document".
+        """
         from repro.data.beir import load_known_collection, load_suite
 
         if self.kind == "imported":

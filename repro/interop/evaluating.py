@@ -340,9 +340,13 @@ class _Evaluator:
         if opened.num_contexts:
             check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)
             contexts = request.contexts
-            if opened.ours.config.is_blind and contexts == ("own",):
-                self.progress(f"{opened.called}: trained without documents, so it is scored under the null context")
-                contexts = ("null",)
+            if opened.ours.config.is_blind:
+                if request.whiten:
+                    raise ValueError(f"--whiten: {opened.called} was trained without documents, so leave it out")
+                # next to another model, which may have several contexts, its only one is scored
+                if contexts == ("own",) or (request.compare_with is not None and "null" in contexts):
+                    self.progress(f"{opened.called}: trained without documents, so it is scored under the null context")
+                    contexts = ("null",)
             if request.num_contexts is not None:
                 num_contexts = request.num_contexts
         widths = parse_widths(request.widths, opened.model)

@@ -447,6 +447,7 @@ class CdeModel(CdePreTrainedModel):
             "num_tokens": self.context_input_ids.shape[1],
             "seed": seed,
             "name": name,
+            "prompt_name": prompt_name,
             "sha256": hashlib.sha256("\0".join(context).encode()).hexdigest(),
         }
 

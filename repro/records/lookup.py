@@ -17,7 +17,7 @@ from repro.spec import Experiment, Run, depends_on_seed, run_from_fields
 from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
-from repro.spec.run import check_trainable
+from repro.spec.run import check_run_warmup
 from repro.spec.scales import ORDER, get_scale
 from repro.storage.files import MAX_BYTES, check_regular, json_object, read_json
 from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
@@ -310,7 +310,7 @@ def _parse_run(row: Mapping[str, Any], location: str) -> Run:
     try:
         get_scale(row["scale"])
         run = run_from_fields({name: value for name, value in row.items() if name != "id"})
-        check_trainable(run)
+        check_run_warmup(run)
     except ValueError as error:
         raise ValueError(f"{location}: {error}") from error
     return run

@@ -118,7 +118,7 @@ def _format_value(run: Run, name: str) -> str:
 
 
 def list_pivot_rows(runs: Sequence[Run], x: str, y: str) -> list[dict[str, Any]]:
-    """Return a row per recorded run with a score: its values of two fields, its seed, and its NDCG@10 in points.
+    """Return a row per recorded run with a score: the run, its values of two fields, and its NDCG@10 in points.
 
     Raises ValueError if a field does not exist or does not vary over the recorded runs.
     """

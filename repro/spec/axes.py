@@ -18,7 +18,7 @@ from repro.spec.run import (
     FIELDS,
     Run,
     check_field_value,
-    check_trainable,
+    check_run_warmup,
     depends_on_seed,
 )
 from repro.spec.start import resolve_encoders
@@ -190,7 +190,7 @@ def _change(run: Run, values: dict[str, Any]) -> Run:
         changes.setdefault("cluster_size", None)
     try:
         changed = replace(run, **changes)
-        check_trainable(changed)
+        check_run_warmup(changed)
         return changed
     except ValueError as error:
         given = ", ".join(f"{name}={value}" for name, value in values.items())

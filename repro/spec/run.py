@@ -165,7 +165,7 @@ class Run:
                     f"num_test_contexts={self.num_test_contexts} with num_contexts={self.num_contexts}: the model has no "
                     "more slots; give at most that many"
                 )
-            if without_null:
+            if without_null and self.num_test_contexts < self.num_contexts:
                 raise ValueError(
                     f"num_test_contexts={self.num_test_contexts} with sequence_dropout=0: the other slots need a null "
                     "vector; leave it None, or set sequence_dropout above 0"
@@ -200,6 +200,10 @@ class Run:
             raise ValueError(
                 f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(architectures)}; "
                 "choose one of these, or another measure"
+            )
+        if self.measure == "steps" and self.kept_weights == "best":
+            raise ValueError(
+                "measure='steps' with kept_weights='best', which may end a training run early: set kept_weights='last'"
             )
         if analysis.needs_full_width and (widths := nested_widths(self)) and widths[-1] < self.hidden_size:
             raise ValueError(
@@ -345,7 +349,7 @@ def check_field_value(name: str, value: Any) -> None:
         raise ValueError(f"{name}={shorten(repr(value))} is unknown; choose one of {list(CHOICES[name])}")
 
 
-def check_trainable(run: Run) -> None:
+def check_run_warmup(run: Run) -> None:
     """Raise ValueError if the warm-up of a run is as long as its training. The trainer raises it only after all stages."""
     if run.architecture in TRAINED and run.num_steps is not None:
         check_warmup(run.num_warmup_steps, run.num_steps)

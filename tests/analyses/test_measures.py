@@ -4,7 +4,6 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from experiments.e19_mteb import runs as mteb_runs
 from experiments.e20_two_phases import TASKS
 from experiments.e20_two_phases import runs as two_phases
 from repro.analyses import mteb as mteb_measure
-from repro.analyses import steps
 from repro.analyses.cross import choose_domains
 from repro.analyses.mteb import average_by_category, compute_moves, evaluate_tasks, list_mteb_tasks
 from repro.analyses.neighbours import find_nearest_rows
@@ -119,13 +117,6 @@ def test_batches_may_have_hard_negatives(architecture: str) -> None:
     run = base("smoke", architecture=architecture, measure="batches", num_hard_negatives=2)
     assert "negatives" in {stage.name for stage in Inputs(run).graph.stages}
     assert execute(run, progress=ignore).metrics["batches/difficulty"] > 0
-
-
-def test_intermediate_models_need_the_last_weights() -> None:
-    """A training that ends early did not pass through all fifths."""
-    run = base("smoke", architecture="biencoder", measure="steps", kept_weights="best")
-    with pytest.raises(ValueError, match="kept_weights='last'"):
-        steps.measure(Inputs(run), cast(Any, None), Path())
 
 
 def test_mteb_suite_needs_no_collection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

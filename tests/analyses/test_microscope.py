@@ -112,7 +112,7 @@ def test_known_positives_have_their_own_reason() -> None:
 
 
 @pytest.mark.usefixtures("fourth_is_known")
-def test_text_of_the_query_has_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_as_document_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     run = replace(RUN, filter="none", known_positives="mask")
     batch = explain_batch(run).pairs
     read_texts = Pairs.texts

@@ -86,7 +86,7 @@ def test_difficulty_is_mean_negative_similarity() -> None:
     assert compute_batch_difficulty(scores) == pytest.approx((0.1 + 0.3 + 0.2 - 0.4) / 4)
 
 
-def test_case_space_and_unicode_form_keep_the_key() -> None:
+def test_equal_texts_have_one_key() -> None:
     keys = compute_content_keys(["Deletes a  bucket.", "deletes a\nbucket. ", "Deletes a table."])
     assert keys[0] == keys[1] != keys[2]
     # the last letter decomposes when its case is folded

@@ -59,11 +59,14 @@ def test_minilm_is_that_of_sentence_transformers(minilm: MiniLM, monkeypatch: py
     np.testing.assert_allclose(minilm.embed(TEXTS, 32), expected, atol=2e-3 if minilm._device.type == "cuda" else 2e-6)
 
 
-def test_long_texts_are_cut_at_the_encoders_limit(minilm: MiniLM) -> None:
+def test_long_texts_fit_the_encoder(minilm: MiniLM) -> None:
     """A run may train on longer texts than its surrogate can read."""
-    text = ["pump " * 1000]
-    for encoder in (minilm, load_surrogate(str(get_minilm_folder()))):
+    text = ["pump valve " * 500]
+    folder = load_surrogate(str(get_minilm_folder()))
+    for encoder in (minilm, folder):
         np.testing.assert_array_equal(encoder.embed(text, 600), encoder.embed(text, 512))
+        assert (encoder.embed(text, 512) != encoder.embed(text, 256)).any(), "not the default length of the folder"
+    np.testing.assert_allclose(folder.embed(text, 512), minilm.embed(text, 512), atol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["nomic-ai/nomic-embed-text-v1", "nomic-embed-text-v1@0123456789ab"])

@@ -36,7 +36,7 @@ def test_check_takes_claims_and_artefacts(words: list[str], listed: set[str], ab
     assert all(id in output for id in listed) and absent not in output
 
 
-def test_run_shows_the_seeds_that_it_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_shows_its_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The option --seed selects the runs of a grid, and their scores are shown."""
     shown: list[Run] = []
     monkeypatch.setattr("slurm.job.run_here", Mock())
@@ -46,7 +46,7 @@ def test_run_shows_the_seeds_that_it_ran(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("command", ["fetch", "verify"])
-def test_data_commands_select_runs_as_plan_does(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_commands_select_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`plan` says that `fetch` takes the same arguments."""
     selections: list[dict[str, Any]] = []
     monkeypatch.setattr("repro.cli.jobs.resolve_runs", lambda words, **options: selections.append(options) or [])

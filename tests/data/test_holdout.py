@@ -107,7 +107,7 @@ def test_document_of_two_domains_is_one(tmp_path: Path, domains: tuple[str, ...]
             assert answers == [f"the answer is number {query.split()[-1]}"]
 
 
-def test_documents_beyond_the_limit_are_of_all_domains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sample_of_documents_has_all_domains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hash draws them, because the first ones of a sorted file are of few domains. Relevant documents stay."""
     monkeypatch.setattr(holdout, "MAX_SEARCHED_DOCUMENTS", 500)
     rows = make_rows(dict.fromkeys("abcde", 300))

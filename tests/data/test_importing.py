@@ -346,12 +346,12 @@ def import_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[str]
     return kept, counts
 
 
-def test_example_of_near_copies_shows_their_difference(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [("Pump.", "pump."), ("pump", "pump.")])
+def test_near_copies_show_their_difference(tmp_path: Path, ends: tuple[str, str]) -> None:
     """Long documents are cut around the first difference."""
-    long = "word " * 100
-    rows = [{"query": "q", "document": f"{long}{end}"} for end in ("Pump.", "pump.")]
-    first, second = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows)).near_copy
-    assert "Pump" in first and "pump" in second and first.startswith("'q' – '…")
+    rows = [{"query": "q", "document": f"{'word ' * 100}{end}"} for end in ends]
+    shown = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows)).near_copy
+    assert all(f"word {end}'" in text and text.startswith("'q' – '…") for text, end in zip(shown, ends, strict=True))
 
 
 def get_near_form(text: str) -> str:

@@ -335,6 +335,10 @@ def test_blind_model_is_scored_and_exported(desk: Path) -> None:
     assert result["metrics"] == expected["metrics"] and "zoo+null/mean/ndcg_at_10" in expected["metrics"]
     with pytest.raises(ValueError, match="without documents"):
         evaluate("--model", "blind", "--context", "own", "--context", "null")
+    with pytest.raises(ValueError, match="--whiten"):
+        evaluate("--no-bm25", "--model", "blind", "--whiten", "own")
+    both = evaluate_json("--no-bm25", "--compare", "contextual", "blind", "--context", "own", "--context", "null")
+    assert both["beside"]["blind"] == expected["metrics"], "under its only context, next to a model with two"
     run_command("export", "blind", "out", "--to", "sentence-transformers")
     code = Path("out", "README.md").read_text().split("```python\n")[1].split("```")[0]
     found: dict[str, Any] = {}

@@ -216,7 +216,9 @@ def _cut_to_difference(texts: Sequence[str]) -> list[str]:
     """Shorten near copies to a part that shows their first difference."""
     limit = MAX_NEAR_COPY_CHARACTERS
     first, second = texts
-    difference = next((place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), 0)
+    # one text may be the beginning of the other
+    end = min(len(first), len(second)) if first != second else 0
+    difference = next((place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), end)
     # the difference must lie before the cut
     start = max(0, difference - limit // 2)
     return [shorten(repr(f"…{text[start:]}" if start else text), limit) for text in texts]

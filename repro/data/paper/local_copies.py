@@ -48,7 +48,8 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
 
     A further call resumes an interrupted download. `base` is the address of BEIR's archives.
     """
-    folder = get_copy_folder(name)
+    # a copy may be a link to another disk, which stays
+    folder = get_copy_folder(name).resolve()
     if (folder / CHECKSUMS).is_file() and _list_files(folder):
         read_checksums(folder, name)
         # The marker remains if the process was killed after it wrote the checksums and before it removed the marker.

@@ -22,7 +22,8 @@ VERSION = 5
 
 2: columns of a file are found in any case. 3: the column "text" comes before "answer" and others. 4: documents of a
 collection of questions have the prompt of queries, as in `evaluate`. 5: vectors of half-precision models of
-sentence-transformers are normalised in float32.
+sentence-transformers are normalised in float32, and texts of an imported corpus that differ in white space or Unicode
+form are one document.
 """
 SETTINGS_FILE, VECTORS_FILE, TEXTS_FILE = "index.json", "vectors.npy", "documents.jsonl"
 # byte offsets of the documents in the file of texts
