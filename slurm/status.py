@@ -88,9 +88,21 @@ class Snapshot:
         return fetch_queue()
 
     @cached_property
+    def live_queues(self) -> dict[str, Owner]:
+        """The owner of each local queue that is alive, by its lease folder."""
+        queues = dict.fromkeys(submission.queue for submission in self.submissions if submission.on == "local")
+        return {queue: owner for queue in queues if (owner := get_live_owner(Path(queue)))}
+
+    @cached_property
     def latest(self) -> dict[str, Submission]:
-        """The last submission of each item."""
-        return {name: submission for submission in self.submissions for name in submission.jobs}
+        """The last submission of each item. A local queue that has ended does not replace one that is alive."""
+        latest: dict[str, Submission] = {}
+        for submission in self.submissions:
+            has_ended = submission.on == "local" and submission.queue not in self.live_queues
+            for name in submission.jobs:
+                if not (has_ended and name in latest and latest[name].queue in self.live_queues):
+                    latest[name] = submission
+        return latest
 
     def get_statuses(self, runs: Iterable[Run]) -> list[RunStatus]:
         """Return the status of each run. The records read for it are cached for the next call."""
@@ -170,7 +182,7 @@ class Snapshot:
         if submission is None:
             return "", NEVER_LAUNCHED
         if submission.on == "local":
-            owner = get_live_owner(Path(submission.queue))
+            owner = self.live_queues.get(submission.queue)
             return ("local", f"in the queue of {owner}") if owner else ("", "its queue has ended; launch again")
         job_id = submission.jobs[name]["job_id"]
         if self.queue is None:

@@ -250,6 +250,23 @@ def test_cancelling_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     check_metrics(*LONG)
 
 
+def test_earlier_live_queue_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first queue still holds the run that a second one has started and left."""
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
+    first = start_launcher(LONG)
+    wait_until(lambda: get_states(*LONG) == ["running", "running", "queued"])
+    second = start_launcher(LONG)
+    wait_until(lambda: get_states(*LONG) == ["running"] * 3)
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=200)
+    statuses = get_statuses(LONG)
+    assert [status.state for status in statuses] == ["running", "running", "interrupted"]
+    assert [status.live_on for status in statuses] == ["local"] * 3
+    assert len(cancel(LONG)) == 3
+    first.communicate(timeout=200)
+    assert get_states(*LONG) == ["cancelled"] * 3
+
+
 @pytest.mark.parametrize("keeps_one", [False, True])
 def test_cancelling_stops_stages(monkeypatch: pytest.MonkeyPatch, keeps_one: bool) -> None:
     """A stage that no other run needs is stopped, or never started. The last line counts the runs."""
