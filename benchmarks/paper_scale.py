@@ -75,12 +75,15 @@ def make_stage_step(name: str) -> Callable[[argparse.Namespace], None]:
 def start_training(options: argparse.Namespace) -> None:
     """Execute everything before the first training step, and prepare the data of one step."""
     from repro.pipeline.inputs import Inputs
+    from repro.spec.identity import get_training_id
+    from repro.storage.paths import run_folder
     from repro.train.feed import feed_batch, step_batches
     from repro.train.trainer import prepare_training
 
     inputs = Inputs(make_run(options))
     inputs.build(print)
-    _, data, _, _ = prepare_training(inputs, lambda: False, print)
+    folder = run_folder(get_training_id(inputs.run))
+    _, data, _, _ = prepare_training(inputs, folder, lambda: False, print)
     first = step_batches(data.batches, 0, 1)[0]
     feed_batch(data, first, seed=0, num_contexts=16, is_shared=False)
 

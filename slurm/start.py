@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from repro.pipeline.corpora import check_available
 from repro.planning.clusters import find_oversized_clusters
+from repro.planning.cost import list_missing_trainings
 from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
 from repro.spec import Run, run_from_fields
@@ -26,7 +27,7 @@ from slurm.scheduler import Verdict, get_max_array_size, try_script
 from slurm.scheduler import cancel as scancel
 from slurm.states import get_run_item
 from slurm.status import RunStatus, Snapshot, read_stage_state
-from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, list_missing_trainings, read_run
+from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_run
 
 Progress = Callable[[str], None]
 DEFAULT_ARRAY_SIZE = 1000

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
-from repro.planning.cost import has_ended, list_trainings
+from repro.planning.cost import list_missing_trainings
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import TRAINED, Run, run_from_fields
 from repro.spec.identity import difference, run_from_record, run_id
@@ -107,11 +107,6 @@ def add_run_dependencies(tasks: Sequence[Task], queued_owners: Mapping[str, str]
         # Earlier owners take precedence.
         owners = dict.fromkeys(trainings, task.name) | owners
     return ordered
-
-
-def list_missing_trainings(run: Run) -> tuple[str, ...]:
-    """Return the ids of a run's training runs that have not ended here: its own, then its first phase."""
-    return tuple(training for training in list_trainings(run) if not has_ended(training))
 
 
 def count_shards_by_stage(

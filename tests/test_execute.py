@@ -1,6 +1,7 @@
 """A run that was stopped and resumed ends with the same record as an undisturbed one, and changes no other run."""
 
 import re
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from repro.model.start import build_model
 from repro.pipeline.stages import list_stages
 from repro.records.store import Record, has_record
 from repro.spec import base, get_first_phase
-from repro.spec.identity import run_id
+from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_home, get_local_records, run_folder
-from repro.train.checkpoint import TrainState, read_metrics
+from repro.train.checkpoint import TrainState, read_checkpoint_step, read_metrics
 from repro.train.trainer import make_model_config, trained_model
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
@@ -217,6 +218,23 @@ def test_second_phase_starts_from_first() -> None:
     recorded = {(title, stage["id"]) for title, stage in record.provenance["stages"].items()}
     assert recorded == {(stage.title, stage.path.name) for stage in stages}
     assert [session["from_step"] for session in record.provenance["training"]["first_phase_sittings"]] == [0]
+
+
+def test_checkpoint_needs_no_first_phase() -> None:
+    """A second phase with a checkpoint resumes, or is loaded, without the weights of the first phase."""
+    run = base("smoke", seed=8, num_steps=5, pretraining_corpus="planted-tiny", num_pretraining_steps=8)
+    folder, first_phase = run_folder(run_id(run)), run_folder(get_training_id(get_first_phase(run)))
+    expected = execute(run, progress=ignore)
+    (get_local_records() / f"{run_id(run)}.json").unlink()
+    shutil.rmtree(folder)
+    with pytest.raises(Interrupted):
+        execute(run, should_stop=stop_after(2), progress=ignore)
+    shutil.rmtree(first_phase)
+    assert read_checkpoint_step(folder) == 2
+    assert_same_record(execute(run, progress=ignore), expected)
+    (get_local_records() / f"{run_id(run)}.json").unlink()
+    assert_same_record(execute(run, progress=ignore), expected)
+    assert not first_phase.exists(), "the first phase was trained again"
 
 
 def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None:

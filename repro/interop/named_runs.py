@@ -53,7 +53,7 @@ def format_training_line(run: Run) -> str | None:
         line += f", of which {num_done} are done"
     if seconds is not None:
         line += f", about {format_seconds(seconds * (1 - num_done / num_steps))} where it was recorded"
-        if "first_phase" in training:
+        if "first_phase" in training and not num_done:
             line += " (and its first phase)"
     return line
 

@@ -24,7 +24,7 @@ from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
 from repro.storage.lease import list_owners
 from repro.storage.paths import run_folder
-from repro.train.checkpoint import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
 from repro.train.sharing import batches_are_sharded
 from repro.train.switches import read_switches
@@ -305,6 +305,21 @@ def has_ended(training: str) -> bool:
     folder = run_folder(training)
     has_finished = any(owner.outcome == "" for owner in list_owners(folder / "training"))
     return has_finished and (folder / CHECKPOINT_FILE).is_file()
+
+
+def list_missing_trainings(run: Run) -> tuple[str, ...]:
+    """Return the ids of the training runs that a run still executes on this machine: its own, then its first phase.
+
+    A training run with a checkpoint needs no first phase, except for measure="steps", which trains again from the start.
+    """
+    missing: list[str] = []
+    for training in list_trainings(run):
+        is_ended = has_ended(training)
+        if not is_ended:
+            missing.append(training)
+        if run.measure != "steps" and (is_ended or read_checkpoint_step(run_folder(training))):
+            break
+    return tuple(missing)
 
 
 def _identify_evaluation(run: Run) -> tuple[str, str, str]:

@@ -9,7 +9,14 @@ from typing import Any
 
 from repro.pipeline.stages import list_known_stages, stages_by_phase
 from repro.planning.clusters import find_oversized_clusters
-from repro.planning.cost import Estimate, RecordedCosts, estimate, has_ended, list_training_phases, list_trainings
+from repro.planning.cost import (
+    Estimate,
+    RecordedCosts,
+    estimate,
+    list_missing_trainings,
+    list_training_phases,
+    list_trainings,
+)
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, list_unknown_corpora
 from repro.records.store import Record, split_recorded, try_read_record
@@ -219,15 +226,17 @@ def _list_indivisible(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
 
 
 def _estimate_all(missing: Sequence[Run], costs: RecordedCosts, *, num_devices: int) -> Iterator[Estimate]:
-    """Yield the cost of each run without the training runs whose weights exist on this machine.
+    """Yield the cost of each run without the training runs that this machine needs no more.
 
     A training run shared by several runs is counted with the first.
     """
-    trained = set(filter(has_ended, {training for run in missing for training in list_trainings(run)}))
+    trained: set[str] = set()
     for run in missing:
-        yield estimate(run, costs, num_devices=num_devices, trained=trained)
-        # From here on this training run exists, so later runs only load it.
-        trained.update(list_trainings(run))
+        to_train = list_missing_trainings(run)
+        unneeded = set(list_trainings(run)).difference(to_train)
+        yield estimate(run, costs, num_devices=num_devices, trained=trained | unneeded)
+        # From here on these training runs exist, so later runs only load them.
+        trained.update(to_train)
 
 
 def _list_readable_records(folders: Iterable[Path]) -> list[Record]:

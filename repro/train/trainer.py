@@ -99,7 +99,7 @@ def trained_model(run: Run, progress: Progress = print) -> Model:
 
 def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> tuple[Model, Summary]:
     run = inputs.run
-    model, data, settings, sampler = prepare_training(inputs, should_stop, progress)
+    model, data, settings, sampler = prepare_training(inputs, folder, should_stop, progress)
 
     num_done = read_checkpoint_step(folder)
     # A resumed run has already reported how many texts are cut.
@@ -192,15 +192,15 @@ def make_step_reporter(
 
 
 def prepare_training(
-    inputs: Inputs, should_stop: Callable[[], bool], progress: Progress
+    inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress
 ) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
-    """Return the initial model, the training data, the settings and the sampler."""
+    """Return the model before training in `folder`, the training data, the settings and the sampler."""
     run = inputs.run
     sampler = build_sampler(inputs)
     # Check the settings before a first phase is trained.
     settings = make_train_settings(run, len(sampler))
     # This may train the first phase of the run.
-    model = start_model(inputs, should_stop, progress).to(device())
+    model = start_model(inputs, folder, should_stop, progress).to(device())
     data = TrainData(
         inputs.tokens("query", model.config.vocab_size),
         inputs.document_tokens(model.config.vocab_size),
@@ -274,7 +274,7 @@ def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path)
     if count_processes() > 1:
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
-    model, data, settings, _ = prepare_training(inputs, lambda: False, lambda line: None)
+    model, data, settings, _ = prepare_training(inputs, folder, lambda: False, lambda line: None)
     # Without pairs set apart, the model keeps the weights of each step instead of the best ones.
     data = replace(data, set_apart=None)
     current_step = 0
@@ -294,13 +294,19 @@ def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path)
         yield step, model.eval()
 
 
-def start_model(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Model:
-    """Build the initial model: new weights, or those after the first phase."""
+def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> Model:
+    """Build the model before training in `folder`: new weights, or those after the first phase.
+
+    If the folder has a checkpoint, its weights replace all of these, so the first phase is not needed.
+    """
     run = inputs.run
     model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
     # for evaluation, because training has its own settings
     model.is_narrow = read_switches().autocast
-    if inputs.first_phase is not None:
+    if inputs.first_phase is None:
+        return model
+    # All processes take the same decision, because training the first phase needs all of them.
+    if not any_process(read_checkpoint_step(folder) > 0, device()):
         pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
         model.load_state_dict(pretrained.state_dict())
     return model

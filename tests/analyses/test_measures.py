@@ -101,10 +101,10 @@ def test_categories_are_means_of_tasks() -> None:
     assert moves["moved/sts"] == pytest.approx([0.1, 0.0]) and moves["moved/others"] == pytest.approx([0.2, 0.2])
 
 
-def test_shape_counts_weights_of_model() -> None:
+def test_shape_counts_weights_of_model(tmp_path: Path) -> None:
     record = execute(base("smoke", measure="shape", architecture="none"), progress=ignore)
     contextual = base("smoke", architecture="contextual")
-    model = start_model(Inputs(contextual), lambda: False, ignore)
+    model = start_model(Inputs(contextual), tmp_path, lambda: False, ignore)
     assert isinstance(model, torch.nn.Module)
     assert make_model_config(contextual).hidden_size == record.metrics["shape/hidden_size"]
     stages = [record.metrics[f"shape/num_{stage}_stage_weights"] for stage in ("first", "second")]

@@ -1,5 +1,6 @@
 """Estimates of time and memory: they follow from arithmetic and records, and state their error on those records."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from experiments.ours.e60_small_batches import runs as list_runs_on_cpu
 from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.inputs import Inputs
 from repro.planning import cost
 from repro.planning.clusters import check_clusters, count_largest_domain
-from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_trainings
+from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_missing_trainings, list_trainings
 from repro.planning.plan import make_plan
 from repro.planning.requirements import list_requirements
 from repro.records.store import Record, list_records, write_record
@@ -232,14 +234,30 @@ def test_plan_counts_trainings_without_weights(tmp_path: Path) -> None:
         return make_plan([recorded, missing], [tmp_path]).totals["num_pairs"] / missing.batch_size
 
     assert count_planned_pairs() == 100 + 240, "its weights are not here"
-    for training, expected in zip(list_trainings(missing), (240, 0), strict=True):
+    for training, expected in zip(reversed(list_trainings(missing)), (100, 0), strict=True):
         lease = take_lease(run_folder(training) / "training")
         (run_folder(training) / "checkpoint.safetensors").touch()
         assert count_planned_pairs() > expected, "a process still trains"
         lease.release()
         assert count_planned_pairs() == expected
     (run_folder(training) / "checkpoint.safetensors").unlink()
-    assert count_planned_pairs() == 240, "its weights were pruned"
+    assert count_planned_pairs() == 100, "its weights were pruned"
+
+
+def test_checkpoint_replaces_first_phase() -> None:
+    """A second phase that has started needs no first one. Only measure="steps" trains both from the start."""
+    run = base("smoke", num_steps=10, pretraining_corpus="desk", num_pretraining_steps=30)
+    steps, other = replace(run, measure="steps"), replace(run, learning_rate=0.001)
+    own, first = list_trainings(run)
+    assert list_missing_trainings(run) == list_missing_trainings(steps) == (own, first)
+    folder = run_folder(own)
+    folder.mkdir(parents=True)
+    save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": json.dumps({"step": 3})})
+    assert list_missing_trainings(run) == (own,) and list_missing_trainings(steps) == (own, first)
+    plan = make_plan([run, other], NO_RECORDS)
+    assert [planned.arithmetic.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
+    take_lease(folder / "training").release()
+    assert list_missing_trainings(run) == () and list_missing_trainings(steps) == (first,)
 
 
 def test_existing_first_phase_is_not_counted() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from submitit import AutoExecutor
 
-from repro.planning.cost import list_training_phases
+from repro.planning.cost import list_missing_trainings, list_training_phases
 from repro.records import provenance
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
@@ -27,7 +27,7 @@ from slurm.signals import Stop
 from slurm.start import LaunchOptions, cancel, check_site, scripts, start
 from slurm.states import JobState, get_run_item
 from slurm.status import RunStatus, TrainingProgress, get_statuses
-from slurm.sweep import add_run_dependencies, build_tasks, check_code, list_missing_trainings, read_submissions
+from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
 from slurm.tables import make_status_table
 from tests.leases import find_owner, take_lease
 from tests.slurm.launching import get_states, launch_runs, read_state, wait_until

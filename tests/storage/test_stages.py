@@ -198,9 +198,9 @@ def test_damaged_arrays_are_named(
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="needs /proc/self/smaps")
-def test_random_reads_skip_readahead(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_reads_skip_readahead(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(built))
-    _, data, _, _ = prepare_training(Inputs(RUN), lambda: False, ignore)
+    _, data, _, _ = prepare_training(Inputs(RUN), tmp_path, lambda: False, ignore)
     assert data.filter is not None
     data.filter(data.batches.at(0))
     rows = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]

@@ -210,13 +210,13 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def test_run_trains_on_its_filtered_loss() -> None:
+def test_run_trains_on_its_filtered_loss(tmp_path: Path) -> None:
     """The first loss of a run follows from its texts, surrogate vectors, margin and temperature."""
     execute(FILTERED, progress=ignore)
     first = read_metrics(run_folder(run_id(FILTERED)))[0]
     inputs = Inputs(FILTERED)
     batch_B = build_sampler(inputs).at(0)
-    model = start_model(inputs, lambda: False, ignore).train()
+    model = start_model(inputs, tmp_path, lambda: False, ignore).train()
     vectors, filters, texts = [], [], []
     for side in ("query", "document"):
         with torch.no_grad():
@@ -266,7 +266,7 @@ def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(Interrupted, match=f"stopped after step {steps[2]} "):
         execute(untouched, should_stop=stop_after(steps[2]), progress=ignore)
     inputs = Inputs(untouched)
-    model = start_model(inputs, lambda: False, ignore)
+    model = start_model(inputs, tmp_path, lambda: False, ignore)
     optimizer = build_optimizer(model, learning_rate=1.0, weight_decay=0.0)
     assert read_checkpoint(run_folder(run_id(untouched)), run_id(untouched), model, optimizer) is not None
     expected = evaluate(inputs, model.eval(), tmp_path, read_collections(inputs.suite)).metrics

@@ -55,9 +55,10 @@ def test_batches_follow_the_seed(changes: dict[str, Any]) -> None:
     assert [sampler.at(step).tolist() for step in range(9)] == [expected.at(step).tolist() for step in range(9)]
 
 
-def test_first_weights_follow_the_seed() -> None:
+def test_first_weights_follow_the_seed(tmp_path: Path) -> None:
     run = base("smoke", seed=3, heads="identity")
-    weights = start_model(SimpleNamespace(run=run, first_phase=None), lambda: False, print).state_dict()
+    inputs = SimpleNamespace(run=run, first_phase=None)
+    weights = start_model(inputs, tmp_path, lambda: False, print).state_dict()
     expected = build_model(make_model_config(run), seed=3, heads="identity").state_dict()
     assert all(weight.equal(expected[name]) for name, weight in weights.items())
 
