@@ -16,10 +16,11 @@ from repro.spec.identity import run_id
 from repro.storage.lease import get_live_owner, get_part_owner
 from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.storage.shards import list_redundant_shards
+from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.sweep import read_run, read_submissions
 
 RETAINED_NAMES = ("metrics.jsonl", "trec", "job.json", "owner", "training")
-"""Files and folders in the folder of a run that are never removed."""
+"""Files and folders in the folder of a run that are never listed. The owners of a training run go with its checkpoint."""
 MIN_AGE_SECONDS = 3600.0
 """Seconds without a change after which a partial file or folder counts as abandoned by a dead process."""
 
@@ -115,6 +116,10 @@ def measure_size(path: Path) -> int:
 
 def remove(path: Path) -> None:
     """Remove a file or folder. Concurrent removal by another process is harmless."""
+    owners = path.parent / "training"
+    # Otherwise a training run that starts again would count as ended, because an earlier owner has finished it.
+    if path.name == CHECKPOINT_FILE and not get_live_owner(owners):
+        shutil.rmtree(owners, ignore_errors=True)
     with suppress(FileNotFoundError):
         if path.is_dir():
             shutil.rmtree(path)

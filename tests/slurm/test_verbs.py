@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
-from repro.planning.cost import list_training_phases, list_trainings
+from repro.planning.cost import has_ended, list_training_phases, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
@@ -243,11 +243,15 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     output = invoke("prune", file).output
     assert "2 training runs" in output and len(output.splitlines()) == 2
     assert not old.exists() and young.exists() and weights.exists(), "weights are kept without --weights"
+    take_lease(weights.parent / "training").release()
+    assert has_ended(run_id(RUNS[0]))
     with pytest.raises(ValueError, match="--yes"):
         run_command("prune", file, "--weights")
     assert invoke("prune", file, "--weights", "--dry-run").exit_code == 0 and weights.exists()
     assert invoke("prune", file, "--weights", "--yes").exit_code == 0 and not weights.exists()
     assert (weights.parent / "metrics.jsonl").exists()
+    weights.write_bytes(b"0" * 1000)
+    assert not has_ended(run_id(RUNS[0])), "the training has only started again"
     assert [row["state"] for row in read_status(file)[:2]] == ["recorded"] * 2
 
 
