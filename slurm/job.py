@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
-from repro.planning.cost import list_training_phases
+from repro.planning.cost import list_training_phases, list_trainings
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
@@ -257,6 +257,6 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
                 time.sleep(POLL_SECONDS)
     except Stopped as stopped:
         resume = "has no checkpoint yet; its built stages are available: run the same command again"
-        if (run_folder(get_training_id(run)) / CHECKPOINT_FILE).exists():
+        if any((run_folder(training) / CHECKPOINT_FILE).exists() for training in list_trainings(run)):
             resume = "has a checkpoint: run the same command again to resume"
         raise stopped.add_advice(f"run {run_id(run)} {resume}") from stopped

@@ -14,6 +14,7 @@ from typing import Never
 import pytest
 
 from repro.cli.errors import run_with_error_handling
+from repro.planning.cost import list_trainings
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Stopped, delay_stops, stop, unwrap_stop
@@ -28,6 +29,7 @@ from tests.slurm.stand_in import read_trace, set_flag
 
 UNTRAINED = base("smoke", architecture="bm25")
 TRAINED = base("smoke", num_steps=1_000_000)
+PRETRAINED = base("smoke", pretraining_corpus="planted-tiny", num_pretraining_steps=1_000_000)
 
 PROGRAM = """
 import sys, time
@@ -120,13 +122,14 @@ def test_reading_verbs_stop_immediately(function: str, command: str, monkeypatch
     assert get_exit_code(*command.split()) == 143
 
 
-def test_training_stops_with_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", [TRAINED, PRETRAINED], ids=["single phase", "first phase"])
+def test_training_stops_with_checkpoint(run: Run, tmp_path: Path) -> None:
     """Training stops at its next step, also in a process that was started with SIGINT ignored."""
-    process = start_command("training", "run", write_runs(tmp_path, TRAINED), "--scale", "smoke", is_deaf=True)
+    process = start_command("training", "run", write_runs(tmp_path, run), "--scale", "smoke", is_deaf=True)
     output = stop_command(process, signal.SIGINT, after=r"step \d+/")
     assert re.search(r"stopped after step \d+ of 1000000; the checkpoint is written", output)
-    assert f"run {run_id(TRAINED)} has a checkpoint: run the same command again to resume" in output
-    assert (run_folder(run_id(TRAINED)) / "checkpoint.safetensors").exists()
+    assert f"run {run_id(run)} has a checkpoint: run the same command again to resume" in output
+    assert (run_folder(list_trainings(run)[-1]) / "checkpoint.safetensors").exists()
 
 
 @pytest.mark.parametrize(
