@@ -205,10 +205,10 @@ class RecordedCosts:
 
     def get_evaluation_seconds(self, run: Run) -> float | None:
         """Return the evaluation time of a run in seconds, or None if no record has the same evaluation."""
-        evaluation = _identify_evaluation(run)
+        evaluation = identify_evaluation(run)
         key = (*evaluation, _estimate_encoding_cost(run))
         if key not in self._evaluations:
-            similar = [record for record in self._records if _identify_evaluation(record.run) == evaluation]
+            similar = [record for record in self._records if identify_evaluation(record.run) == evaluation]
             seconds_per_context = []
             for record in _prefer_processor_time(similar, "evaluation_"):
                 seconds = get_phase_seconds(record, "evaluation_") / _count_contexts(record.run)
@@ -322,7 +322,8 @@ def list_missing_trainings(run: Run) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _identify_evaluation(run: Run) -> tuple[str, str, str]:
+def identify_evaluation(run: Run) -> tuple[str, str, str]:
+    """Return architecture, suite and measure, which records of the same evaluation share."""
     return run.architecture, run.suite, run.measure
 
 

@@ -13,6 +13,7 @@ from repro.planning.cost import (
     Estimate,
     RecordedCosts,
     estimate,
+    identify_evaluation,
     list_missing_trainings,
     list_training_phases,
     list_trainings,
@@ -146,8 +147,9 @@ class Plan:
             yield f"excluded: {trainings} by epochs of unknown length, shown with the time {ABSENT}"
         if cost["num_not_evaluated"]:
             runs = zip(self.missing, self.estimates, strict=True)
-            suites = sorted({run.suite for run, estimate in runs if not estimate.counts_evaluation})
-            reason = f"none on {', '.join(suites)} was measured on {machine} yet"
+            unmeasured = sorted({identify_evaluation(run) for run, estimate in runs if not estimate.counts_evaluation})
+            names = ", ".join(f"{measure} of {architecture} on {suite}" for architecture, suite, measure in unmeasured)
+            reason = f"no record on {machine} yet of {names}"
             yield f"evaluation excluded for {count_noun(cost['num_not_evaluated'], 'run')}: {reason}"
         if self.num_gpus > 1:
             yield from self._list_sharing_assumptions()
@@ -167,7 +169,7 @@ class Plan:
         if not measured:
             return "no run was measured on a similar machine yet: the times are assumed, and may be far off"
         if unmeasured := sorted({run.scale for run in self.missing} - self.scales_known):
-            return f"no run at {', '.join(unmeasured)} was measured yet: times are extrapolated from smaller models"
+            return f"no run at {', '.join(unmeasured)} was measured yet: times are extrapolated from other scales"
         accuracy = "one record each" if error is None else f"typical error {100 * error:.0f} %"
         return f"{measured} of {len(self.missing)} times are based on records from similar machines ({accuracy})"
 

@@ -287,6 +287,7 @@ def test_unmeasured_evaluation_is_a_dash() -> None:
     assert line.split()[1] == "–"
     [line] = [line for line in plan.lines() if line.startswith("evaluation excluded")]
     assert line.startswith("evaluation excluded for 2 runs: ")
+    assert "retrieval of biencoder on beir, retrieval of bm25 on beir" in line
     assert make_plan([PLAIN], NO_RECORDS).totals["num_not_evaluated"] == 0
 
 
