@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from repro.pipeline.corpora import check_available
-from repro.planning.clusters import find_oversized_clusters
+from repro.planning.clusters import find_oversized
 from repro.planning.cost import list_missing_trainings
 from repro.planning.requirements import check_encoders
 from repro.records.store import split_recorded
@@ -166,8 +166,8 @@ def _select_tasks(
     skipped = {
         status.id: f"run {status.id}: {status.reason}" for status in statuses.values() if status.state == "unreadable"
     }
-    # The clustering of these would be refused, possibly after days of embedding.
-    skipped |= {run_id(run): reason for run, reason in find_oversized_clusters(missing).items()}
+    # The clustering or the training of these would be refused, possibly after days of embedding.
+    skipped |= {run_id(run): reason for run, reason in find_oversized(missing).items()}
     # The limit counts runs that can start, so it is applied last.
     chosen = [run for run in missing if run_id(run) not in skipped][: options.limit]
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline.stages import list_known_stages, stages_by_phase
-from repro.planning.clusters import find_oversized_clusters
+from repro.planning.clusters import find_oversized
 from repro.planning.cost import (
     Estimate,
     RecordedCosts,
@@ -199,7 +199,7 @@ def make_plan(
     max_shards = max((num_shards(phase) for run in missing for phase in list_training_phases(run)), default=1)
     impossible = (
         *find_misfits(missing),
-        *find_oversized_clusters(missing).values(),
+        *find_oversized(missing).values(),
         *_list_indivisible(missing, max(1, num_gpus)),
     )
     return Plan(

@@ -1,6 +1,7 @@
 """Estimates of time and memory: they follow from arithmetic and records, and state their error on those records."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,6 +30,7 @@ from repro.train.chunks import estimate_first_stage_bytes, estimate_second_stage
 from repro.train.switches import Switches
 from slurm.profiles import Profile
 from slurm.start import LEFT_OUT, LaunchOptions, start
+from tests.commands import ignore
 from tests.leases import take_lease
 
 NO_RECORDS = [Path("/nowhere")]
@@ -326,6 +328,44 @@ def test_impossible_runs_are_left_out() -> None:
     assert f"skipped: {line}" in lines
     with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
         check_clusters([SMOKE, TOO_LARGE])
+
+
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [
+        ({"sampler": "random", "batch_size": 241}, 240),
+        ({"sampler": "domain", "batch_size": 241}, 240),
+        ({"sampler": "random", "num_pairs": 20, "batch_size": 32}, 20),
+        ({"corpus": "desk", "batch_size": 256, "pretraining_corpus": "planted-tiny", "num_pretraining_steps": 9}, 240),
+    ],
+    ids=["all pairs", "domain", "selection", "first phase"],
+)
+def test_oversized_batch_is_refused(changes: dict[str, Any], size: int, own_home: Path) -> None:
+    """`plan` names the field and the limit. `run` and `launch` refuse the run before anything is built."""
+    run = base("smoke", **changes)
+    [line] = make_plan([run], NO_RECORDS).impossible
+    assert re.search(rf"batch_size.* is {run.batch_size}, .*{size} pairs", line)
+    profile = Profile(name="here", on="local", cpus_per_run=1)
+    assert start([run], profile, sweep="t", options=LaunchOptions(), progress=ignore) == {run_id(run): LEFT_OUT}
+    with pytest.raises(ValueError, match=f"is {run.batch_size}, "):
+        check_clusters([run])
+    assert not [*own_home.rglob("stage.json")]
+    fitting = {"batch_size": size, "pretraining_batch_size": None}
+    assert not make_plan([replace(run, **fitting)], NO_RECORDS).impossible
+
+
+def test_batch_may_fill_selected_pairs() -> None:
+    """Once the pairs are selected, their number replaces the upper bound."""
+    run = base("smoke", sampler="random", batch_size=240)
+    check_clusters([run])
+    inputs = Inputs(run)
+    inputs.graph.selection.build()
+    num_pairs = len(inputs.pairs)
+    assert count_largest_domain(run) == num_pairs
+    check_clusters([replace(run, batch_size=num_pairs)])
+    with pytest.raises(ValueError, match=f"has {num_pairs} pairs"):
+        check_clusters([replace(run, batch_size=num_pairs + 1)])
+    check_clusters([replace(run, batch_size=num_pairs + 1, architecture="bm25")])
 
 
 def test_domain_sizes_match_the_pairs() -> None:
