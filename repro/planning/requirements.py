@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from repro.data.own.imported import explain_none_set_apart
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import fetch, find_problems, format_size, list_source_names, resolve_sources
 from repro.data.tokens import get_minilm_folder
@@ -18,7 +19,7 @@ from repro.planning.hub_cache import find_missing_dataset_files, find_missing_en
 from repro.spec import TRAINED, Run
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder, is_fixed_encoder
 from repro.storage.files import read_json, write_json
-from repro.storage.paths import check_model_name, get_data_folder
+from repro.storage.paths import check_model_name, get_data_folder, is_imported
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -78,9 +79,13 @@ def check_encoders(runs: Iterable[Run]) -> None:
 
 
 def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return an error per kind of model whose sizes do not fit its start weights."""
+    """Return an error per kind of model whose sizes do not fit its start weights, and per corpus without pairs set apart."""
     messages: dict[str, None] = {}
-    trained = (phase for run in runs for phase in list_training_phases(run) if phase.architecture in TRAINED)
+    trained = [phase for run in runs for phase in list_training_phases(run) if phase.architecture in TRAINED]
+    for phase in trained:
+        # The name of an imported corpus has a digest, also if the corpus is missing here.
+        if phase.kept_weights == "best" and "@" not in phase.corpus and not is_imported(phase.corpus):
+            messages[explain_none_set_apart(phase.corpus)] = None
     # Check one run per kind of model, because a sweep has thousands of runs but few models.
     for run in {tuple(getattr(run, name) for name in SIZE_FIELDS): run for run in trained}.values():
         try:

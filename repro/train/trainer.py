@@ -16,8 +16,7 @@ import torch
 
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import BatchSampler
-from repro.data.own.holdout import SET_APART_FROM
-from repro.data.own.imported import SET_APART_FILE
+from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
 from repro.data.pairs import Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
 from repro.data.wording import normalize_loosely
@@ -254,14 +253,6 @@ def load_set_apart(inputs: Inputs) -> SetApart:
         return tokenize(prompted.texts(np.array(rows)), tokenizer, run.max_tokens)
 
     return SetApart(tokenize_side("query"), tokenize_side("document"))
-
-
-def explain_none_set_apart(corpus: str) -> str:
-    """Return the error message for a corpus without pairs set apart."""
-    return (
-        f"kept_weights='best': corpus {corpus!r} has no pairs set apart, which only imported corpora of at least "
-        f"{SET_APART_FROM} documents have: use kept_weights='last'"
-    )
 
 
 def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:

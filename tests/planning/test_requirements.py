@@ -1,6 +1,7 @@
 """Requirements of a plan, and the texts of `why`, `check` and `doctor`: everything missing is named with a remedy."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,14 +12,14 @@ from repro.pipeline.corpora import check_available, make_searched_stage, make_su
 from repro.pipeline.stages import list_stages
 from repro.planning.claim_text import explain_claim, name_comparisons
 from repro.planning.doctor import run_checks
-from repro.planning.requirements import check_encoders, list_requirements, list_source_requirements
+from repro.planning.requirements import check_encoders, find_misfits, list_requirements, list_source_requirements
 from repro.report.artefacts import judgements
 from repro.report.tables import format_in_unit, format_interval
 from repro.spec import Identity, Run, Varies, base, grid
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER
 from repro.text import GIB
-from tests.commands import ignore, run_command
+from tests.commands import get_exit_code, ignore, run_command
 
 
 def list_names(*runs: Run) -> list[str]:
@@ -106,6 +107,19 @@ def test_missing_encoder_is_named_first(
         with pytest.raises(ValueError, match=r"encoder somebody/model.*repro fetch"):
             run_command(*verb, str(file), "--scale", "smoke")
     assert not [*(own_home / "stages").rglob("stage.json")]
+
+
+def test_best_weights_need_imported_corpus(own_home: Path, tmp_path: Path) -> None:
+    """`plan` names the field. `launch` refuses the run before anything is built."""
+    run = base("smoke", kept_weights="best")
+    (line,) = find_misfits([run])
+    assert line.startswith("kept_weights='best': corpus 'planted-tiny'")
+    (untrained,) = grid(run, architecture="bm25")
+    assert not find_misfits([untrained, replace(run, corpus="mine@0123456789ab")]), "a missing corpus is another error"
+    file = tmp_path / "runs.json"
+    file.write_text(json.dumps([vars(run)]))
+    assert get_exit_code("launch", str(file), "--scale", "smoke", "--on", "local") == 2
+    assert not [*own_home.rglob("stage.json")]
 
 
 def test_unfetchable_data_is_explained() -> None:

@@ -293,6 +293,17 @@ def check_trainable(name: str) -> None:
         )
 
 
+def explain_none_set_apart(corpus: str) -> str:
+    """Return the error message for a corpus without pairs set apart."""
+    # imported on demand, because it loads scipy
+    from repro.data.own.holdout import SET_APART_FROM
+
+    return (
+        f"kept_weights='best': corpus {corpus!r} has no pairs set apart, which only imported corpora of at least "
+        f"{SET_APART_FROM} documents have: use kept_weights='last'"
+    )
+
+
 def list_content_files(folder: Path) -> list[Path]:
     """Return the files of an imported corpus: its pairs, then its evaluation collections."""
     paths = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
