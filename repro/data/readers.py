@@ -330,6 +330,7 @@ class _WrittenLists:
         self.first = ""
 
     def note(self, cell: str, location: str) -> None:
+        """Count a cell."""
         self.num_cells += bool(cell)
         if WRITTEN_LIST.fullmatch(cell):
             self.num_lists += 1
