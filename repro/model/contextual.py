@@ -192,9 +192,16 @@ class ContextualModel(TextEncoder):
         # A copy, because the null vector is a weight that may be trained further.
         if texts is None:
             return self.second_stage_model.null_contexts().detach().clone()
+        self._check_reads_documents()
         documents = as_texts(texts)
         selected = [documents[index] for index in fill_context(len(documents), self.config.num_contexts, seed)]
         return self.embed_context(self.tokenize(selected, prompt))
+
+    def _check_reads_documents(self) -> None:
+        if self.config.is_blind:
+            raise ValueError(
+                "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
+            )
 
     def set_context_tokens(self, tokens: Tokens) -> None:
         """Set the context to all of these documents, given as tokens with their prompt."""
@@ -205,10 +212,7 @@ class ContextualModel(TextEncoder):
 
         Raises ValueError if the model was trained without documents.
         """
-        if self.config.is_blind:
-            raise ValueError(
-                "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
-            )
+        self._check_reads_documents()
         pieces = cut_by_length(make_texts(*tokens.pad(range(len(tokens)))).to(self.device), 64)
         with evaluation_mode(self), self.precision():
             per_document = [self._embed_documents(piece) for piece in pieces.pieces]
