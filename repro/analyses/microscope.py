@@ -108,6 +108,7 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     assert view.scores_BM is not None, "the viewer computes scores"
     run, pair, pairs = inputs.run, int(view.pairs_B[row]), inputs.pairs
     query = pairs.texts("query", [pair])[0]
+    query_key = int(compute_content_keys([query])[0])
     scores_M, masked_M = view.scores_BM[row], view.masked_BM[row]
     is_negative_M = ~masked_M
     is_negative_M[row] = False
@@ -115,7 +116,7 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     order = np.argsort(-scores_M, kind="stable")
 
     def explain_others(columns: np.ndarray) -> tuple[Other, ...]:
-        return tuple(_explain_other(view, query, documents_M, row, column, run) for column in columns)
+        return tuple(_explain_other(view, query_key, documents_M, row, column, run) for column in columns)
 
     return Pair(
         place=row + 1,
@@ -130,7 +131,7 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     )
 
 
-def _explain_other(view: BatchView, query: str, documents_M: list[str], row: int, column: int, run: Run) -> Other:
+def _explain_other(view: BatchView, query_key: int, documents_M: list[str], row: int, column: int, run: Run) -> Other:
     assert view.scores_BM is not None, "the viewer computes scores"
     reason = ""
     if view.masked_BM[row, column]:
@@ -140,7 +141,7 @@ def _explain_other(view: BatchView, query: str, documents_M: list[str], row: int
         if view.keys_M[column] == view.keys_M[row]:
             reason = "the same text"
         elif view.known_BM is not None and view.known_BM[row, column]:
-            is_query = view.keys_M[column] == compute_content_keys([query])[0]
+            is_query = view.keys_M[column] == query_key
             reason = "the text of the query" if is_query else "another document of the same query"
         elif run.filter_model and view.filter_scores_BM is not None:
             # The printed scores are those of the surrogate, which is another encoder.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_TOKENS = 4
 """Upper bound of the special tokens per text."""
+TYPES_WITH_RESERVED_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Types of models that reserve the positions up to that of padding, so that a text has fewer."""
 
 
 class SentenceEncoder:
@@ -72,10 +74,6 @@ class SentenceEncoder:
         return vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
 
 
-OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
-"""Types of models that reserve the positions up to that of padding."""
-
-
 def _find_token_limit(model: SentenceTransformer) -> int:
     """Return the largest number of tokens that an encoder can read. An unknown limit is a very large number.
 
@@ -86,4 +84,5 @@ def _find_token_limit(model: SentenceTransformer) -> int:
     num_positions: int | None = getattr(config, "max_position_embeddings", None)
     if not num_positions:
         return sys.maxsize
-    return num_positions - (config.pad_token_id + 1 if config.model_type in OFFSET_POSITIONS else 0)
+    has_reserved = config.model_type in TYPES_WITH_RESERVED_POSITIONS
+    return num_positions - (config.pad_token_id + 1 if has_reserved else 0)

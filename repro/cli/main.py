@@ -209,7 +209,7 @@ def run(
         return plan(what, scale, seed)
     if missing:
         from repro.pipeline.corpora import check_available
-        from repro.planning.clusters import check_clusters
+        from repro.planning.clusters import check_domain_sizes
         from repro.planning.requirements import check_encoders
         from slurm.job import run_here
 
@@ -220,7 +220,7 @@ def run(
             raise ValueError("\n".join(unreadable))
         check_available(missing)
         check_encoders(missing)
-        check_clusters(missing)
+        check_domain_sizes(missing)
         for index, missing_run in enumerate(missing, 1):
             print_line(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
             run_here(missing_run, progress=print_line)

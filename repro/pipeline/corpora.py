@@ -52,8 +52,14 @@ def _make_mined_builder(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         from repro.data.mined.desk import build_desk, build_functions, build_others, build_views, build_wide
 
-        builders = {"desk": build_desk, "desk-views": build_views, "wide": build_wide, "others": build_others}
-        (builders | {"functions": build_functions})[name](folder)
+        builders = {
+            "desk": build_desk,
+            "desk-views": build_views,
+            "wide": build_wide,
+            "others": build_others,
+            "functions": build_functions,
+        }
+        builders[name](folder)
 
     return make
 

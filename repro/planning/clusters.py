@@ -16,7 +16,7 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
 
 
-def check_clusters(runs: Iterable[Run]) -> None:
+def check_domain_sizes(runs: Iterable[Run]) -> None:
     """Raise ValueError if a run has larger clusters or batches than its largest domain, before any work starts."""
     for message in find_oversized(runs).values():
         raise ValueError(message)

@@ -17,7 +17,7 @@ from experiments.ours.e60_small_batches import runs as list_runs_on_cpu
 from repro.data.paper.hub import UNSUPERVISED
 from repro.pipeline.inputs import Inputs
 from repro.planning import cost
-from repro.planning.clusters import check_clusters, count_largest_domain
+from repro.planning.clusters import check_domain_sizes, count_largest_domain
 from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_missing_trainings, list_trainings
 from repro.planning.plan import make_plan
 from repro.planning.requirements import list_requirements
@@ -327,7 +327,7 @@ def test_impossible_runs_are_left_out() -> None:
     assert outcomes == {run_id(TOO_LARGE): LEFT_OUT}
     assert f"skipped: {line}" in lines
     with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
-        check_clusters([SMOKE, TOO_LARGE])
+        check_domain_sizes([SMOKE, TOO_LARGE])
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_oversized_batch_is_refused(changes: dict[str, Any], size: int, own_home
     profile = Profile(name="here", on="local", cpus_per_run=1)
     assert start([run], profile, sweep="t", options=LaunchOptions(), progress=ignore) == {run_id(run): LEFT_OUT}
     with pytest.raises(ValueError, match=f"is {run.batch_size}, "):
-        check_clusters([run])
+        check_domain_sizes([run])
     assert not [*own_home.rglob("stage.json")]
     fitting = {"batch_size": size, "pretraining_batch_size": None}
     assert not make_plan([replace(run, **fitting)], NO_RECORDS).impossible
@@ -357,15 +357,15 @@ def test_oversized_batch_is_refused(changes: dict[str, Any], size: int, own_home
 def test_batch_may_fill_selected_pairs() -> None:
     """Once the pairs are selected, their number replaces the upper bound."""
     run = base("smoke", sampler="random", batch_size=240)
-    check_clusters([run])
+    check_domain_sizes([run])
     inputs = Inputs(run)
     inputs.graph.selection.build()
     num_pairs = len(inputs.pairs)
     assert count_largest_domain(run) == num_pairs
-    check_clusters([replace(run, batch_size=num_pairs)])
+    check_domain_sizes([replace(run, batch_size=num_pairs)])
     with pytest.raises(ValueError, match=f"has {num_pairs} pairs"):
-        check_clusters([replace(run, batch_size=num_pairs + 1)])
-    check_clusters([replace(run, batch_size=num_pairs + 1, architecture="bm25")])
+        check_domain_sizes([replace(run, batch_size=num_pairs + 1)])
+    check_domain_sizes([replace(run, batch_size=num_pairs + 1, architecture="bm25")])
 
 
 def test_domain_sizes_match_the_pairs() -> None:
@@ -375,10 +375,10 @@ def test_domain_sizes_match_the_pairs() -> None:
     codes = inputs.pairs.source_codes if SMOKE.domain_column == "source" else inputs.pairs.domain_codes
     counted = int(np.unique(codes, return_counts=True)[1].max())
     assert count_largest_domain(SMOKE) == counted
-    check_clusters([replace(SMOKE, cluster_size=counted)])
+    check_domain_sizes([replace(SMOKE, cluster_size=counted)])
     reddit = UNSUPERVISED["reddit_title_body"].num_rows or 0
     assert count_largest_domain(LARGE) == pytest.approx(reddit, rel=0.02)
     assert count_largest_domain(replace(LARGE, num_pairs=1000)) == 1000
     assert count_largest_domain(replace(LARGE, sources="squad")) == pytest.approx(16_384, rel=0.02)
     assert count_largest_domain(replace(LARGE, corpus="bge-full-data")) is None
-    check_clusters([replace(LARGE, corpus="bge-full-data")])
+    check_domain_sizes([replace(LARGE, corpus="bge-full-data")])
