@@ -249,7 +249,9 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
     is_reported = False
     try:
         with handle_stop_signals(stop):
-            job.item.reset()
+            # The state and the cancel mark of a running job belong to its process.
+            if get_live_owner(job.item.lease_folder) is None:
+                job.item.reset()
             while job(stop, where=JobState(state="running")) != "done":
                 if not is_reported:
                     progress(f"waiting for {get_last_owner(job.item.lease_folder)}, which is executing this run")

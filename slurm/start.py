@@ -112,7 +112,9 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
 
     size = get_max_array_size()
     if size is None:
-        raise ValueError("Slurm does not respond here (scontrol show config); launch on a login node, or --on local")
+        raise ValueError(
+            "Slurm does not respond here (scontrol show config); launch on a login node, or without --profile for this machine"
+        )
     # Read under the lock, so that jobs which another launcher has just submitted are seen.
     snapshot = Snapshot()
     live_jobs = snapshot.map_slurm_jobs()

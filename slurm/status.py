@@ -127,6 +127,9 @@ class Snapshot:
         if item.is_cancelled:
             return RunStatus(item.name, "cancelled", "it was cancelled", **locations)
         locations["live_on"], description = self.find_live_job(item.name)
+        if locations["live_on"]:
+            # the job that waits, not the one that reported last
+            locations |= {"job_id": "", **self.latest[item.name].jobs[item.name]}
         # "done" without a record: the record was removed, so the run is missing again.
         if last is None or last.state == "done":
             if last is None:
@@ -140,9 +143,12 @@ class Snapshot:
         if locations["live_on"]:
             return RunStatus(item.name, "queued", description, **locations)
         for stage in self.list_dependencies(item.name):
+            # another process may have built a stage after its job failed
+            if _is_built(stage):
+                continue
             last = read_stage_state(stage)
             if last is None:
-                unstarted = "" if _is_built(stage) else self._describe_unstarted(stage)
+                unstarted = self._describe_unstarted(stage)
                 if unstarted:
                     description = f"stage {stage}: {unstarted}"
             elif last.state in ("failed", "cancelled"):

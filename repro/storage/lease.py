@@ -37,7 +37,7 @@ MAX_TIMEOUT_SECONDS = 86_400.0
 OFFSET_VALID_SECONDS = 60.0
 # by device: the offset of its clock, and the time of the measurement
 _OFFSETS: dict[int, tuple[float, float]] = {}
-EXIT_LOST = 70
+EXIT_LOST = 76
 """Exit status of a process that lost its lease while it was alive."""
 
 
@@ -197,14 +197,19 @@ def lease_folder(path: Path) -> Path:
 
 def get_part_owner(part: Path) -> Owner | None:
     """Return the last owner that wrote a temporary path (`.NAME.DIGITS.part`), or None if there was no lease."""
-    return get_last_owner(lease_folder(part.with_name(part.name[1:].rsplit(".", 2)[0])))
+    return get_last_owner(lease_folder(_get_target(part)))
+
+
+def _get_target(part: Path) -> Path:
+    # names may contain dots, so the last two are those of the digits and the ending
+    return part.with_name(part.name[1:].rsplit(".", 2)[0])
 
 
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary folders that killed writers left next to `path`. The caller holds the lease of `path`."""
     for part in path.parent.glob(".*.part"):
         owner = get_part_owner(part)
-        is_ours = part.name.startswith(f".{path.name}.")
+        is_ours = _get_target(part) == path
         # A temporary folder without an owner may belong to another program, so it stays.
         if owner is not None and (is_ours or not owner.is_alive):
             shutil.rmtree(part, ignore_errors=True)

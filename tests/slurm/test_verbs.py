@@ -18,19 +18,20 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
+from repro.pipeline.stages import list_stages
 from repro.planning.cost import has_ended, list_training_phases, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
 from slurm import states
-from slurm.job import Job
+from slurm.job import Job, run_here
 from slurm.profiles import Profile
 from slurm.prune import list_leftovers, measure_size, remove
 from slurm.scheduler import Queued
 from slurm.signals import Stop
 from slurm.start import cancel
-from slurm.states import JobState, WorkItem, get_run_item
-from slurm.status import read_progress
+from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
+from slurm.status import Snapshot, read_progress
 from slurm.sweep import Submission
 from tests.commands import run_command
 from tests.leases import take_lease
@@ -201,7 +202,7 @@ def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.Monkey
 def write_submission(jobs: dict[str, str], runs: dict[str, Any] | None = None, **fields: Any) -> None:
     """Store a submission to Slurm, with the number of each job."""
     locations = {name: {"job_id": number} for name, number in jobs.items()}
-    Submission(**{"on": "slurm", "sweep": "t", "profile": "p", "jobs": locations, "runs": runs or {}, **fields}).write()
+    Submission(**{"on": "slurm", "sweep": "t", "jobs": locations, "runs": runs or {}, **fields}).write()
 
 
 def test_older_submission_is_understood() -> None:
@@ -224,6 +225,44 @@ def test_cancel_takes_unneeded_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm.start.scancel", cancelled.extend)
     assert [status.id for status in cancel(RUNS[:1])] == [first]
     assert sorted(cancelled) == ["10", "13", "14"]
+
+
+def test_cancel_takes_the_queued_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was interrupted in one job may wait in another."""
+    write_submission({run_id(RUNS[0]): "20"}, {run_id(RUNS[0]): asdict(RUNS[0])})
+    monkeypatch.setattr("slurm.status.fetch_queue", lambda: {"20": Queued("PENDING", "")})
+    cancelled: list[str] = []
+    monkeypatch.setattr("slurm.start.scancel", cancelled.extend)
+    for job_id in ("12", ""):
+        get_run_item(RUNS[0]).reset()
+        get_run_item(RUNS[0]).write(JobState(state="interrupted", job_id=job_id, reason="a lost node"))
+        assert [status.job_id for status in cancel(RUNS[:1])] == ["20"]
+    assert cancelled == ["20", "20"]
+
+
+def test_built_stage_fails_no_run() -> None:
+    """A stage whose job failed may have been built by another process."""
+    stage = list_stages(RUNS[0])[0]
+    get_stage_item(stage).write(JobState(state="failed", reason="the disk was full"))
+    write_submission({run_id(RUNS[0]): "7"}, needs={run_id(RUNS[0]): [stage.title]}, on="local")
+    states = []
+    for build in (lambda: None, lambda: stage.build(print)):
+        build()
+        states.append(Snapshot().get_status(RUNS[0]).state)
+    assert states == ["failed", "missing"]
+
+
+def test_run_keeps_the_mark_of_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` waits for a process that executes the run, and does not undo its cancellation."""
+    item = get_run_item(RUNS[0])
+    with take_lease(item.lease_folder):
+        running = JobState(state="running")
+        item.write(running)
+        item.cancel()
+        monkeypatch.setattr("slurm.job.time.sleep", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_here(RUNS[0], progress=print)
+        assert item.is_cancelled and item.read() == running
 
 
 def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:

@@ -18,7 +18,16 @@ from typing import Any
 import pytest
 
 import repro.storage.lease
-from repro.storage.lease import EXIT_LOST, Owner, acquire, get_last_owner, list_owners
+from repro.storage.lease import (
+    EXIT_LOST,
+    Owner,
+    acquire,
+    get_last_owner,
+    lease_folder,
+    list_owners,
+    remove_leftovers,
+)
+from repro.storage.paths import get_corpora_folder
 from repro.storage.stages import Stage
 from tests.leases import find_owner, take_lease
 
@@ -256,3 +265,14 @@ def test_impossible_timeout_is_refused(value: str, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", value)
     with pytest.raises(ValueError, match="REPRO_DEAD_AFTER_SECONDS="):
         acquire(tmp_path)
+
+
+def test_leftovers_of_similar_names_stay() -> None:
+    """The name of an import may continue that of another one after a dot."""
+    path, other = get_corpora_folder() / "mine", get_corpora_folder() / "mine.v2"
+    parts = [each.with_name(f".{each.name}.0123abcd.part") for each in (path, other)]
+    for each, part in zip((path, other), parts, strict=True):
+        part.mkdir(parents=True)
+        take_lease(lease_folder(each))
+    remove_leftovers(path)
+    assert [part.exists() for part in parts] == [False, True]
