@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import make_parser, measure_process
-from repro.records.digests import write_digests
 from repro.records.store import Record, read_records, write_record
 from repro.spec import Run, depends_on_seed, get_first_phase
 from repro.spec.identity import get_training_id, run_id
@@ -70,7 +69,6 @@ def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     # Nothing here must survive a power failure, and thousands of flushes would take minutes.
     os.fsync = lambda fd: None
     runs = [write_mixture(*mixture).run for mixture in islice(generate_mixtures(), num_records)]
-    write_digests(get_local_records())
     last_seed = max(run.seed for run in runs)
     seeded = cycle(run for run in dict.fromkeys(runs) if depends_on_seed(run))
     others = [replace(next(seeded), seed=last_seed + offset) for offset in range(1, num_runs - len(runs) + 1)]
@@ -79,7 +77,7 @@ def write_sweep(sweep: Path, num_runs: int, num_records: int) -> None:
     sweep.write_text(json.dumps([asdict(run) for run in (*runs, *others)]))
     names = {run_id(run): run for run in (*runs, *others)}
     Submission(
-        on="local", sweep="many", profile="here", queue=str(get_home() / "sweeps" / "many" / "queue"),
+        on="local", sweep="many", queue=str(get_home() / "sweeps" / "many" / "queue"),
         jobs={name: {"log": f"{name}.log", "script": ""} for name in names},
         runs={name: asdict(run) for name, run in names.items()},
         needs=dict.fromkeys(names, ("tokens/0123456789ab", "clusters/0123456789ab")),

@@ -174,7 +174,7 @@ class Launch:
             task.name: {"job_id": job.job_id, "log": str(job.paths.stdout), "script": str(job.paths.submission_file)}
             for task, job in zip(batch.tasks, jobs, strict=True)
         }
-        submission = make_submission(batch.tasks, locations, on="slurm", sweep=self.sweep, profile=self.profile.name)
+        submission = make_submission(batch.tasks, locations, on="slurm", sweep=self.sweep)
         # Written immediately: if this launcher dies now, another one must not submit these jobs again.
         submission.write()
         self.submitted |= {name: location["job_id"] for name, location in locations.items()}

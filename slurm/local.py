@@ -369,9 +369,7 @@ def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress
     with lease, handle_stop_signals(Stop()):
         # The submission names the lease of this queue. `status` sees by it whether the queue is alive.
         jobs = {task.name: {"log": str(queue.get_log_path(task))} for task in tasks}
-        submission = make_submission(
-            tasks, jobs, on="local", sweep=sweep, profile=profile.name, queue=str(queue_folder)
-        )
+        submission = make_submission(tasks, jobs, on="local", sweep=sweep, queue=str(queue_folder))
         submission.write()
         for line in filter(None, (_describe_expected_time(tasks, slots), advise_on_shared_gpus(slots))):
             progress(line)

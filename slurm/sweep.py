@@ -28,9 +28,6 @@ from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile, count_shards
 from slurm.states import WorkItem, get_run_item, get_stage_item
 
-SINGLE_PROCESS_MEASURE = "steps"
-"""The analysis that evaluates a model during its training."""
-
 
 @dataclass(frozen=True)
 class Task:
@@ -146,9 +143,6 @@ def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
     if reason:
         nodes = f"profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each"
         raise ValueError(f"run {run_id(run)}: {reason} ({nodes}); choose another profile")
-    if run.measure == SINGLE_PROCESS_MEASURE and num_processes > 1:
-        measure = f"run {run_id(run)}: measure={run.measure!r}"
-        raise ValueError(f"{measure} needs one process, and profile {profile.name} has {num_processes}; choose another")
     return Job(
         run=asdict(run),
         num_processes=profile.num_processes,
@@ -164,13 +158,11 @@ class Submission:
 
     on: str
     sweep: str
-    profile: str
     jobs: Mapping[str, Mapping[str, str]]  # item -> job_id, log, script
     runs: Mapping[str, Mapping[str, Any]]  # run id -> the fields that differ from its scale
     # item -> names of the stages it waits for
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     queue: str = ""  # local: lease folder of the queue
-    code: Mapping[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
 
     def write(self) -> None:
@@ -188,11 +180,11 @@ def read_submissions() -> list[Submission]:
 def _read_submission(path: Path) -> Submission:
     """Return one submission. An invalid file raises ValueError, since ignoring it could launch its jobs twice."""
     content = read_json(path)
-    types: dict[str, Any] = dict.fromkeys(("on", "sweep", "profile", "queue"), str)
-    types |= {**dict.fromkeys(("jobs", "runs", "needs", "code"), dict), "at": (int, float)}
+    types: dict[str, Any] = dict.fromkeys(("on", "sweep", "queue"), str)
+    types |= {**dict.fromkeys(("jobs", "runs", "needs"), dict), "at": (int, float)}
     values = {name: content[name] for name in types if name in content} if isinstance(content, dict) else {}
     malformed = [name for name, value in values.items() if not isinstance(value, types[name])]
-    missing = [name for name in ("on", "sweep", "profile", "jobs", "runs") if name not in values]
+    missing = [name for name in ("on", "sweep", "jobs", "runs") if name not in values]
     problems = [*malformed, *missing]
     if not problems:
         problems = [
@@ -215,5 +207,4 @@ def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]]
     # All fields of 41,000 runs would exceed the size that `read_json` accepts.
     runs = {task.name: difference(run_from_fields(task.job.run)) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}
-    code = tasks[0].job.launched_with if tasks else {}
-    return Submission(jobs=jobs, runs=runs, needs=needs, code=code, **metadata)
+    return Submission(jobs=jobs, runs=runs, needs=needs, **metadata)

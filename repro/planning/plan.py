@@ -179,12 +179,14 @@ def make_plan(
     folders: Iterable[Path],
     *,
     num_gpus: int = 0,
+    num_processes: int | None = None,
     num_at_once: int = 1,
     num_shards: Callable[[Run], int] = lambda run: 1,
 ) -> Plan:
     """Return the plan of these runs. A run is recorded if one of the folders contains its record.
 
-    Speeds come from the published records and from the records in the folders. `num_shards` returns the number of
+    Speeds come from the published records and from the records in the folders. `num_processes` is the number of processes
+    of a run, by default one per GPU. `num_shards` returns the number of
     shards for the stages of a run that can be split.
     """
     record_folders = list(folders)
@@ -200,7 +202,7 @@ def make_plan(
     impossible = (
         *find_misfits(missing),
         *find_oversized(missing).values(),
-        *_list_indivisible(missing, max(1, num_gpus)),
+        *_list_indivisible(missing, num_processes or max(1, num_gpus)),
     )
     return Plan(
         num_asked=len(runs),
@@ -219,11 +221,11 @@ def make_plan(
     )
 
 
-def _list_indivisible(runs: Iterable[Run], num_devices: int) -> Iterator[str]:
-    """Yield the reason for each run or training phase that this number of devices cannot train."""
+def _list_indivisible(runs: Iterable[Run], num_processes: int) -> Iterator[str]:
+    """Yield the reason for each run or training phase that this number of processes cannot train."""
     for run in runs:
-        phases = [phase for phase in list_training_phases(run) if phase.architecture in TRAINED]
-        reasons = {explain_indivisible(phase, num_devices) for phase in phases}
+        phases = [phase for phase in (run, *list_training_phases(run)) if phase.architecture in TRAINED]
+        reasons = {explain_indivisible(phase, num_processes) for phase in phases}
         yield from (f"run {run_id(run)}: {reason}" for reason in reasons if reason)
 
 

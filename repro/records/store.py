@@ -3,8 +3,7 @@
 A record is written once, by rename. A reader checks the types, the ranges, a digest and the means:
 
 1. A record holds `sha256`, the digest of the rest of its content.
-2. Older records have none. The file `DIGESTS` lists the sha256 of each published file, and
-   `python -m repro.records.digests` updates it.
+2. Older records have none. The file `DIGESTS` lists their sha256.
 3. A record with neither is accepted if its means follow from its arrays.
 """
 

@@ -28,6 +28,8 @@ def list_own_places(batches_a_step: int, *, rank: int, num_processes: int) -> ra
 
 def explain_indivisible(run: Run, num_processes: int) -> str:
     """Return an error message if `num_processes` cannot train the run, else an empty string."""
+    if run.measure == "steps" and num_processes > 1:
+        return f"measure='steps' evaluates during training and needs one process, not {num_processes}"
     size = run.batch_size
     batches_a_step = run.batches_a_step
     if not batches_are_sharded(batches_a_step, num_processes) or size % num_processes == 0:

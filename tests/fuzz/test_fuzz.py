@@ -160,7 +160,7 @@ def read_at_home(relative: str, reader: Callable[[], Any]) -> Callable[[Path], A
 
 def write_submission(folder: Path) -> None:
     jobs, runs = {"a": {"job_id": "1"}}, {"a": {"scale": "smoke"}}
-    submission = Submission(on="local", sweep="s", profile="here", jobs=jobs, runs=runs)
+    submission = Submission(on="local", sweep="s", jobs=jobs, runs=runs)
     (folder / "x.json").write_text(json.dumps(vars(submission)))
 
 

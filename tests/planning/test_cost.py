@@ -310,6 +310,9 @@ def test_impossible_gpu_count_is_named() -> None:
     [line] = make_plan([run], NO_RECORDS, num_gpus=3).impossible
     assert "a batch of 512 cannot be shared equally by 3 processes" in line and line.endswith("must divide 512 or 8")
     assert not make_plan([run], NO_RECORDS, num_gpus=16).impossible
+    assert make_plan([run], NO_RECORDS, num_processes=3).impossible == (line,), "processes without GPUs"
+    [line] = make_plan([base("smoke", measure="steps")], NO_RECORDS, num_gpus=2).impossible
+    assert "measure='steps'" in line
 
 
 SMOKE = base("smoke", sampler="cluster", cluster_size=8)
