@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 
 from repro.report.artefacts import judgements
 from repro.report.names import find_artefact
@@ -23,7 +24,7 @@ from repro.spec import (
     Varies,
 )
 from repro.spec.artefact import get_rows
-from repro.spec.registry import artefacts, experiments, get_declared_notes
+from repro.spec.registry import experiments, get_declared_notes
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
 from repro.text import count_noun, format_suggestion
@@ -143,7 +144,8 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
     """Return a name per comparison of a claim, from the row labels of the experiment's tables and figures."""
     namer = RowNamer(experiment, scale)
     if isinstance(claim, Order | Equivalence):
-        return [namer.subtract(pair) for pair in claim.pairs]
+        shared = namer.find_shared(*chain(*claim.pairs))
+        return [namer.subtract(pair, shared) for pair in claim.pairs]
     if isinstance(claim, Interaction):
         return [f"({namer.subtract(claim.of)}) − ({namer.subtract(claim.above)})"]
     if isinstance(claim, Trend):
@@ -174,10 +176,9 @@ class RowNamer:
     def __init__(self, experiment: Experiment, scale: str) -> None:
         self.scale = scale
         self.runs = experiment.runs(scale)
-        # The experiment's own tables come first, so their labels win.
-        other_exhibits = [exhibit for _, exhibit in artefacts().values() if exhibit not in experiment.artefacts]
+        # Rows of other experiments may select runs of this one by fields that have another meaning here.
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
-        for exhibit in (*experiment.artefacts, *other_exhibits):
+        for exhibit in experiment.artefacts:
             for row in get_rows(exhibit):
                 # A label that begins with a dot continues the row above.
                 if not row.label.startswith("·") and (selected := self._select(row.runs.matches)):
@@ -186,30 +187,38 @@ class RowNamer:
     def _select(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
         return frozenset(filter(matches, self.runs))
 
-    def name(self, term: Term) -> str:
-        """Return the name of a term. The metric is omitted if it is the mean NDCG@10."""
+    def name(self, term: Term, shared: Collection[str] = ()) -> str:
+        """Return the name of a term. The metric is omitted if it is the mean NDCG@10, and so are `shared` conditions."""
         match = DEFAULT_METRIC.fullmatch(term.metric)
         selected = self._select(term.runs.matches)
-        runs = self.rows.get((selected, "own")) or describe_fields(term, self.scale)
+        conditions = [each for each in list_conditions(term, self.scale) if each not in shared]
+        runs = self.rows.get((selected, "own")) or ", ".join(conditions) or "all runs"
         if match is None:
             return f"{describe_metric(term)} of {runs}"
         context = (match[1] or "+own")[1:]
         return self.rows.get((selected, context)) or f"{runs} ({CONTEXTS.get(context, context)})"
 
-    def subtract(self, pair: tuple[Term, Term]) -> str:
-        """Return the name of a difference. A shared metric is named once."""
+    def find_shared(self, *terms: Term) -> set[str]:
+        """Return the conditions that all terms share. Empty if a term has no other condition, or has a label."""
+        conditions = [set(list_conditions(term, self.scale)) for term in terms]
+        shared = set.intersection(*conditions)
+        has_label = any((self._select(term.runs.matches), "own") in self.rows for term in terms)
+        return set() if has_label or shared in conditions else shared
+
+    def subtract(self, pair: tuple[Term, Term], shared: Collection[str] = ()) -> str:
+        """Return the name of a difference. A shared metric is named once, and `shared` conditions are omitted."""
         first, second = pair
-        names = [self.name(term) for term in pair]
+        names = [self.name(term, shared) for term in pair]
         if first.metric == second.metric and not DEFAULT_METRIC.fullmatch(first.metric):
             metric = f"{describe_metric(first)} of "
             return f"{describe_metric(first)}: {names[0].removeprefix(metric)} − {names[1].removeprefix(metric)}"
         return f"{names[0]} − {names[1]}"
 
 
-def describe_fields(term: Term, scale: str) -> str:
+def list_conditions(term: Term, scale: str) -> list[str]:
     """Return the field values that select the runs of a term."""
     conditions = []
     for name, value in dict(term.runs.at(scale).wanted).items():
         options = value if isinstance(value, tuple) else (value,)
         conditions.append(f"{name}={' or '.join(map(str, options))}")
-    return ", ".join(conditions) or "all runs"
+    return conditions

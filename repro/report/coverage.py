@@ -15,6 +15,7 @@ from repro.spec.registry import experiments, get_declared_notes
 from repro.spec.scales import ORDER
 from repro.text import ABSENT
 
+PAPER_SCALES = {"small", "large"}
 HEADER = ("artefact", "content", "status", "differs from the paper at small and large", "claims")
 
 
@@ -33,7 +34,10 @@ def iter_rows() -> Iterator[tuple[str, ...]]:
                 # ours: the papers have no such artefact
                 continue
             claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-            yield heading, format_title(experiment, artefact), status, find_deviations(heading), claims
+            # a declared deviation is one of these scales
+            deviates = not PAPER_SCALES.isdisjoint(experiment.scales)
+            deviations = find_deviations(heading) if deviates else ABSENT
+            yield heading, format_title(experiment, artefact), status, deviations, claims
 
 
 def describe_status(experiment: Experiment) -> str:

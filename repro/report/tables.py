@@ -50,8 +50,9 @@ def format_cell(column: Column, row: Row, records: Sequence[Record]) -> str:
             if not is_trained:
                 return ""
             # Times on a GPU are not comparable.
-            if get_machine_kind(get_training_machine(record)["device"]) == "cpu":
-                values.append(get_phase_seconds(record) / 60)
+            machine = get_training_machine(record)
+            if get_machine_kind(machine["device"]) == "cpu":
+                values.append(get_phase_seconds(record) * machine["num_threads"] / 60)
         elif column.value in FIELDS:
             has_field = is_trained or record.run.architecture in ALSO_SHOWN_FOR.get(column.value, ())
             return format_number(getattr(record.run, column.value) if has_field else None, column.decimals)

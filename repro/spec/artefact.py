@@ -22,7 +22,7 @@ PAPERS: Mapping[str, str] = MappingProxyType(
 """Papers whose claims are judged: the paper of this suite and its companions, whose claims are counted separately."""
 MAIN = "CDE"
 MINUTES = "training minutes"
-"""The value of a column with the minutes of training on a quiet CPU. Runs on a GPU do not count."""
+"""The value of a column with the minutes of training on one core of a quiet CPU. Runs on a GPU do not count."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,6 +154,15 @@ def test_comparisons_are_named_by_rows() -> None:
     assert names == ["both − contextual batches", "both − contextual architecture"]
 
 
+def test_comparisons_without_rows_are_named_by_fields() -> None:
+    """Rows of other experiments name other runs. Fields that both sides share are omitted."""
+    (claim,) = (candidate for candidate in find_experiment("gte_table3").claims if candidate.id == "G3.c")
+    name, *_ = name_comparisons(claim, find_experiment("gte_table3"), "smoke")
+    first, second = name.split(" − ")
+    assert "pretraining_corpus=" in first and "pretraining_corpus=None" in second
+    assert "loss=" not in name and "twentieth" not in name
+
+
 def test_comparisons_have_distinct_names() -> None:
     for experiment in experiments():
         for claim in experiment.claims:

@@ -113,7 +113,7 @@ def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
 
 
 def test_minutes_exclude_gpus(tmp_path: Path) -> None:
-    """Minutes are processor time per thread, which does not include other programs. A row without a CPU has a dash."""
+    """Minutes are processor time, also of two threads. Other programs do not count. A row without a CPU has a dash."""
     table = replace(TABLE, columns=(TABLE.columns[0], Column(label="minutes", value=MINUTES)))
     training = {"seconds": 900.0, "cpu_seconds": 1200.0}
     machines = {0: ("x86_64", 2), 1: ("NVIDIA H200", 1), 2: ("NVIDIA H200", 1)}
@@ -124,7 +124,7 @@ def test_minutes_exclude_gpus(tmp_path: Path) -> None:
         provenance = {"training": training, "machine": machine}
         records.append(write_record(tmp_path, run, metrics={}, arrays={}, provenance=provenance))
     rows = make_table_view(table, RUNS, records, []).rows
-    assert [row[4] for row in rows if row[1] == "published"][:2] == ["10.0", "–"]
+    assert [row[4] for row in rows if row[1] == "published"][:2] == ["20.0", "–"]
 
 
 def test_outdated_rows_are_skipped(tmp_path: Path) -> None:
