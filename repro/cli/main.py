@@ -170,16 +170,20 @@ def plan(
     """Show which runs are requested, shared, recorded and missing, and the cost of the missing ones. Starts nothing."""
     from repro.planning.plan import make_plan
     from slurm.limits import list_exceeded_limits
+    from slurm.local import list_visible_gpus
     from slurm.profiles import count_shards, load_profile
 
     job_profile = load_profile(profile)
+    # The local queue gives each run a GPU if there is one.
+    gpus_per_run = job_profile.gpus_per_run or int(job_profile.on == "local" and bool(list_visible_gpus()))
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs:
         return print_line(ALL_PUBLISHED)
     made_plan = make_plan(
         runs,
         [get_local_records()],
-        num_gpus=job_profile.gpus_per_run * job_profile.num_nodes,
+        num_gpus=gpus_per_run * job_profile.num_nodes,
+        num_processes=job_profile.num_processes * job_profile.num_nodes,
         num_at_once=job_profile.num_at_once or 1,
         num_shards=lambda run: count_shards(run, job_profile),
     )
@@ -352,7 +356,7 @@ def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) ->
 
 def _is_selected(name: str, what: Sequence[str] | None) -> bool:
     """Return whether the command line selects this artefact. For example, table3 also selects table3_shares."""
-    return not what or list(what) == ["all"] or any(f"{name}_".startswith(f"{word}_") for word in what)
+    return not what or "all" in what or any(f"{name}_".startswith(f"{word}_") for word in what)
 
 
 @app.command()
@@ -423,7 +427,7 @@ def _examine_gpu() -> Iterator[Finding]:
         for finding in check_gpu(torch.device("cuda")):
             findings.append(finding)
             yield finding
-        print_line(f"written: {write_findings(findings)}")
+        print_progress(f"written: {write_findings(findings)}")
 
 
 for verb in (*INSPECT_VERBS, *FIELD_VERBS, *JOB_VERBS, *EVALUATE_EXPORT_VERBS, *SEARCH_VERBS):

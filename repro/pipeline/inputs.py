@@ -19,11 +19,10 @@ from repro.data.beir import Suite
 from repro.data.pairs import Pairs, Side
 from repro.data.tokens import JoinedTokens, Tokens, load_tokens
 from repro.pipeline.corpora import load_run_suite
-from repro.pipeline.needs import needs_surrogate
 from repro.pipeline.prompting import PromptedTexts
 from repro.pipeline.stages import KEYS_FILE, SAMPLED_FILE, StageGraph
 from repro.seeds import make_rng
-from repro.spec import Run
+from repro.spec import Run, needs_surrogate
 from repro.storage.arrays import JoinedRows, advise_random_access, load_array
 from repro.storage.files import read_json
 

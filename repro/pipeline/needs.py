@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from repro.data.pairs import Pairs
-from repro.spec import MEASURES, TRAINED, Run
+from repro.spec import MEASURES, TRAINED, Run, needs_surrogate
 
 MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
 
@@ -54,14 +54,6 @@ def uses_given_negatives(run: Run) -> bool:
 def reads_pairs(run: Run) -> bool:
     """Return whether a run reads the pairs of its corpus. BM25 does not. The first phase does not count."""
     return bool(list_pair_kinds(run)) or reports_headroom(run)
-
-
-def needs_surrogate(run: Run) -> bool:
-    """Return whether the batches of a run depend on the surrogate's embeddings."""
-    if MEASURES[run.measure].samples_pairs:
-        return True
-    mines = run.num_hard_negatives > 0 and run.mined_negatives != "given"
-    return run.architecture in TRAINED and (run.sampler == "cluster" or run.filter == "surrogate" or mines)
 
 
 def reports_headroom(run: Run) -> bool:

@@ -419,8 +419,9 @@ def stages_by_phase(
 ) -> Iterator[tuple[Stage, Run]]:
     """Yield each stage with the run whose pairs it is built from: the first phase, or the run itself."""
     first = get_first_phase(run)
-    # Titles contain the keys, so equal titles mean the same stage.
-    first_titles = set() if first is None else {stage.title for stage in list_stages(first)}
+    # Titles contain the keys, so equal titles mean the same stage. The first phase is not evaluated, so its suite may be
+    # missing.
+    first_titles = set() if first is None else {stage.title for stage in list_known_stages(first)}
     for stage in list_stages(run):
         yield stage, first if first is not None and stage.title in first_titles else run
 

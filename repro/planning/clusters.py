@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from repro.pipeline.needs import domain_codes, needs_surrogate
+from repro.pipeline.needs import domain_codes
 from repro.pipeline.stages import StageGraph
 from repro.planning.cost import list_training_phases
 from repro.planning.pairs import count_domain_sizes, count_pairs, get_printed_sizes, list_sources
-from repro.spec import TRAINED, Run
+from repro.spec import TRAINED, Run, needs_surrogate
 from repro.spec.identity import run_id
 
 

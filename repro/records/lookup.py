@@ -25,6 +25,7 @@ from repro.text import format_spans, shorten
 
 RECORDS = (get_local_records, get_published_records)
 MAX_RUNS = 50_000
+YAML_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 FILES = (".json", ".yaml", ".yml")
 MAX_SELECTOR_CHARACTERS = 80
 ID_PREFIX = re.compile(r"[0-9a-f]{1,12}")
@@ -117,6 +118,8 @@ def _describe_no_run(
     if not missing_seeds:
         return describe_missing_scale(arguments, selected, scale)
     seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if depends_on_seed(run)})
+    if not seeds:
+        return f"{' '.join(arguments)} has no run that depends on a seed at scale {scale!r}: leave out --seed"
     missing = f"{' '.join(arguments)} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}."
     words = " ".join(artefacts or arguments)
     return f"{missing} For other seeds, vary the field: `repro run {words} seed={missing_seeds[0]} --scale {scale}`"
@@ -184,7 +187,7 @@ def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     if unknown or not isinstance(arguments, list) or not arguments or not all(isinstance(a, str) for a in arguments):
         example = '{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}'
         raise ValueError(f"{shorten(path)}: expected {example}, found the keys {[*content]}")
-    if str(path) in arguments:
+    if any(_is_file(word) and Path(word).resolve() == path.resolve() for word in arguments):
         raise ValueError(f"{shorten(path)} refers to itself under runs")
     try:
         rows = resolve_runs(arguments, content.get("scale", "desk"))
@@ -199,9 +202,13 @@ def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
 def _read_yaml(path: Path) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Reads 1e-4 as a number, as YAML 1.2 does. YAML 1.1 requires a point and a sign."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", YAML_EXPONENT, list("+-.0123456789"))
     check_regular(path, most_bytes=MAX_BYTES)
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{shorten(path)} is not YAML: {shorten(str(error).splitlines()[0])}") from error
 

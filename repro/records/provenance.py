@@ -185,9 +185,13 @@ def get_training_machine(record: Record) -> Mapping[str, Any]:
     return machine
 
 
+GPU_WORDS = ("NVIDIA", "Tesla", "Quadro", "GeForce", "TITAN", "AMD Instinct", "AMD Radeon")
+"""Words in the names of GPUs. Names of processors may end in "with Radeon Graphics"."""
+
+
 def get_machine_kind(device: str) -> str:
     """Return "gpu" or "cpu" for the name of a device in a record."""
-    return "gpu" if any(word in device for word in ("NVIDIA", "AMD Instinct", "Tesla")) else "cpu"
+    return "gpu" if any(word in device for word in GPU_WORDS) else "cpu"
 
 
 def get_phase_times(record: Record, phase: str) -> Mapping[str, Any]:

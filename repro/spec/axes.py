@@ -20,6 +20,7 @@ from repro.spec.run import (
     check_field_value,
     check_run_warmup,
     depends_on_seed,
+    needs_surrogate,
 )
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
@@ -152,6 +153,8 @@ def _combine(run: Run, axes: Axes) -> Iterator[tuple[dict[str, Any], Any]]:
 def _applies(name: str, run: Run) -> bool:
     """Return whether a field can change the result of this run."""
     analysis = MEASURES[run.measure]
+    # A system that reranks depends on the candidates of the surrogate.
+    reranks = run.protocol == "rerank" and analysis.reranks
     if name == "architecture":
         return True
     if name == "seed":
@@ -164,17 +167,17 @@ def _applies(name: str, run: Run) -> bool:
             return run.architecture == "contextual"
         if name in FILTER_FIELDS:
             return run.filter != "none"
+        if name == "surrogate":
+            # the first phase may have clusters of its own
+            return reranks or needs_surrogate(run) or run.pretraining_cluster_size is not None
         if name == "mined_negatives":
             return run.num_hard_negatives > 0
         if name == "packing":
-            # the first phase may have clusters of its own
             return run.sampler == "cluster" or run.pretraining_cluster_size is not None
     if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or analysis.samples_pairs:
         return True
     if name in PAIR_FIELDS and analysis.reads_pairs:
         return True
-    # A system that reranks depends on the candidates of the surrogate.
-    reranks = run.protocol == "rerank" and analysis.reranks
     return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or reranks)
 
 

@@ -343,6 +343,14 @@ def get_first_phase(run: Run) -> Run | None:
     return get_training_run(replace(run, **changes))
 
 
+def needs_surrogate(run: Run) -> bool:
+    """Return whether the batches of a run depend on the surrogate's embeddings."""
+    if MEASURES[run.measure].samples_pairs:
+        return True
+    mines = run.num_hard_negatives > 0 and run.mined_negatives != "given"
+    return run.architecture in TRAINED and (run.sampler == "cluster" or run.filter == "surrogate" or mines)
+
+
 def check_field_value(name: str, value: Any) -> None:
     """Raise ValueError if a value is not among the choices of its field. A field without choices accepts all."""
     if name in CHOICES and value not in CHOICES[name]:

@@ -228,7 +228,8 @@ def test_corpus_chooses_its_model(tmp_path: Path) -> None:
         assert chosen.model == best
         # MiniLM's score at the length of the runs may be lower than at its own
         assert (f"repro evaluate --compare {best} minilm --suite mine" in note) == (best != "minilm")
-    assert choose_model(replace(request, corpus="other"))[0].corpus == "other"
+    (get_local_records() / "aaaaaaaaaaaa.json").write_text("{")
+    assert choose_model(replace(request, corpus="other"))[0].corpus == "other", "a damaged record counts as missing"
 
 
 def touch_checkpoint(run: Run) -> None:

@@ -25,7 +25,7 @@ from repro.pipeline import encoders, prompting, stages
 from repro.pipeline.encoders import find_commit, get_files_in_key
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.prompting import PromptedTexts, get_texts_for
-from repro.pipeline.stages import SIDES, StageGraph, list_stages
+from repro.pipeline.stages import SIDES, StageGraph, list_stages, stages_by_phase
 from repro.spec import base, get_first_phase
 from repro.storage.digests import hash_file
 from repro.storage.stages import STAGE_FILE
@@ -251,3 +251,12 @@ def test_headroom_is_built_if_read() -> None:
 def test_first_phase_needs_training_data_only() -> None:
     run = base("desk", corpus="functions", suite="functions", pretraining_corpus="wide", num_pretraining_steps=8)
     assert {stage.key["corpus"] for stage in list_stages(run) if stage.name == "corpus"} == {"functions", "wide"}
+
+
+def test_first_phase_needs_no_suite() -> None:
+    """The default suite of `small` is missing here. A first phase is not evaluated on it."""
+    own = {"corpus": "desk", "suite": "desk", "protocol": "full", "rerank_depth": None, "prompts": "none"}
+    encoders = {"start": "minilm", "surrogate": "minilm-words", "filter": "none", "filter_model": None}
+    steps = {"num_epochs": None, "num_steps": 20, "num_warmup_steps": 2, "num_pretraining_steps": 10, "num_pairs": 1000}
+    run = base("small", pretraining_corpus="desk", **own, **encoders, **steps)
+    assert [stage.path for stage, _ in stages_by_phase(run)] == [stage.path for stage in list_stages(run)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from repro.records import provenance
-from repro.records.provenance import PACKAGES, explain_git_is_silent, get_code_identity, list_versions
+from repro.records.provenance import PACKAGES, explain_git_is_silent, get_code_identity, get_machine_kind, list_versions
 from repro.storage.paths import PACKAGE
 
 MOVE_NO_NUMBER = {
@@ -104,3 +104,18 @@ def test_missing_git_is_recorded(kind: str, checkout: Path, tmp_path: Path, monk
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert get_code_identity() == {"commit": commit, "uncommitted_sha256": None, "uncommitted": "not known"}
     assert "git cannot be started" in explain_git_is_silent()
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [
+        ("NVIDIA H100 80GB HBM3", "gpu"),
+        ("Quadro RTX 6000", "gpu"),
+        ("GeForce RTX 2080 Ti", "gpu"),
+        ("AMD Radeon PRO W7900", "gpu"),
+        ("AMD Ryzen 7 5700G with Radeon Graphics", "cpu"),
+        ("Intel(R) Xeon(R) Processor", "cpu"),
+    ],
+)
+def test_device_name_tells_its_kind(device: str, kind: str) -> None:
+    assert get_machine_kind(device) == kind

@@ -110,6 +110,7 @@ def test_id_prefix_means_its_run() -> None:
             r"with seed \[99\]; it has \[0, 1, 2\]\..*`repro run table1 seed=99 --scale smoke`",
         ),
         (["a.json", "table1"], {"seeds": [77]}, r"table1 has no run at scale 'smoke' with seed \[77\]"),
+        (["table5"], {"seeds": [1]}, "table5 has no run that depends on a seed at scale 'smoke': leave out --seed"),
         (["seed=1"], {}, "name the runs"),
         (["table1", "seed=1"], {"seeds": [2]}, "do not go together"),
     ],
@@ -265,6 +266,7 @@ CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
         (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
         ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
         ({"architecture": "bm25"}, "measure=retrieval,headroom num_pairs=40,200", (3,)),
+        ({}, "filter=none,surrogate surrogate=minilm,minilm-words", (3,)),
     ],
 )
 def test_axes_decide_on_each_other(fields: dict[str, Any], words: str, sizes: tuple[int, ...]) -> None:
@@ -328,9 +330,20 @@ def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"grid.{ending}"
     path.write_text(json.dumps(content))  # JSON is also YAML
     assert read_runs(path) == resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
-    path.write_text(json.dumps(content | {"sale": "smoke"}))
-    with pytest.raises(ValueError, match="sale"):
-        read_runs(path)
+    for wrong, message in (
+        (content | {"sale": "smoke"}, "sale"),
+        (content | {"runs": f"{tmp_path}/./{path.name}"}, "itself"),
+    ):
+        path.write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match=message):
+            read_runs(path)
+
+
+@pytest.mark.parametrize("number", ["1e-4", "1.0e-4", "1E-04", "0.0001"])
+def test_yaml_numbers_have_any_form(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "runs.yaml"
+    path.write_text(f"- {{scale: smoke, learning_rate: {number}}}")
+    assert read_runs(path) == [base("smoke", learning_rate=0.0001)]
 
 
 def test_every_field_is_explained() -> None:

@@ -9,7 +9,7 @@ from repro.interop.arguments import MINILM, find_model_folder
 from repro.interop.corpus import find_corpus
 from repro.interop.named_runs import find_named_run
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
-from repro.records.store import read_records
+from repro.records.store import try_read_record
 from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id
 from repro.spec.start import MINILM_TOKENS
@@ -72,7 +72,7 @@ def choose_model(request: SearchRequest) -> tuple[SearchRequest, str]:
     name = imported.name
     scores: dict[str, float] = {}
     minilm_tokens = 0
-    for record in read_records(get_local_records()):
+    for record in filter(None, map(try_read_record, sorted(get_local_records().glob("*.json")))):
         run, measure = record.run, f"{record.run.suite}/mean/ndcg_at_10"
         # The name of the suite alone would also select scores on the text of an earlier import.
         is_same_text = run.suite == imported.corpus or (run.suite == name and run.corpus == imported.corpus)
