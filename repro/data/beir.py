@@ -421,11 +421,8 @@ def read_texts(path: Path, fields: tuple[str, ...], selected_ids: Container[str]
         ValueError: with file and line, for a malformed line or a repeated id, and, if all are read, for an id that a
             TREC run cannot store.
     """
-    if not path.is_file():
-        raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     texts: dict[str, str] = {}
-    for line, row in list_json_rows(path):
-        key, text = _parse_text(row, fields, f"{path}, line {line}")
+    for line, key, text in iter_texts(path, fields):
         if selected_ids is not None and key not in selected_ids:
             continue
         if selected_ids is None:
@@ -434,6 +431,14 @@ def read_texts(path: Path, fields: tuple[str, ...], selected_ids: Container[str]
             raise ValueError(f"{path}, line {line}: the id {key!r} occurs twice")
         texts[key] = text
     return texts
+
+
+def iter_texts(path: Path, fields: tuple[str, ...]) -> Iterator[tuple[int, str, str]]:
+    """Yield line, id and text of each row of corpus.jsonl or queries.jsonl. ValueError for a malformed line."""
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
+    for line, row in list_json_rows(path):
+        yield line, *_parse_text(row, fields, f"{path}, line {line}")
 
 
 def _parse_text(row: Mapping[str, Any], fields: tuple[str, ...], where: str) -> tuple[str, str]:

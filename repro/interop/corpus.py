@@ -223,17 +223,17 @@ def _join_title(row: Mapping[str, Any], location: str) -> str:
 
 def _read_imported(folder: Path) -> dict[str, str]:
     from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER
-    from repro.data.own.importing import PAIRS_FILE
+    from repro.data.own.importing import DOCUMENTS_FILE, PAIRS_FILE
     from repro.data.pairs import read_pairs
 
     # by the form that decides whether texts are equal in an evaluation
     found: dict[str, tuple[str, str]] = {}
-    pairs = folder / IMPORT_FOLDER / PAIRS_FILE
-    if pairs.is_file():
-        texts = chain.from_iterable(read_pairs(pairs).blocks("document"))
+    for file, kind in ((PAIRS_FILE, "pair"), (DOCUMENTS_FILE, "document")):
+        path = folder / IMPORT_FOLDER / file
+        texts = chain.from_iterable(read_pairs(path).blocks("document")) if path.is_file() else ()
         for number, text in enumerate(texts, 1):
             # A document of several pairs keeps the number of the first one.
-            found.setdefault(normalize_text(text), (f"pair-{number}", text))
+            found.setdefault(normalize_text(text), (f"{kind}-{number}", text))
     if (folder / GIVEN_FOLDER).is_dir():
         for document_id, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
             found.setdefault(normalize_text(text), (document_id, text))

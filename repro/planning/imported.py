@@ -71,9 +71,8 @@ HELD_OUT_DESCRIPTIONS = {
     EVALUATED_NEGATIVES: "negatives that are held out or relevant to a held-out query, taken out",
 }
 
-HELD_OUT_RULE = (
-    f"less than a tenth. Each domain of at least {MIN_DOMAIN_PAIRS} pairs gives a tenth of its documents, of the "
-    f"{MAX_DOMAINS} largest domains at most. --hold-out DOMAIN chooses others"
+SHARED_TEXTS = (
+    "since they share a query or a document with the pairs that are drawn. --evaluate-on FOLDER holds out none"
 )
 TRAINED_ANSWERS = (
     f"with a document that is relevant to a held-out query: kept, since they are more than {MAX_LOST_SHARE:.0%} of all. "
@@ -111,7 +110,7 @@ class Planned:
         lines += [f"  columns: {column_note}" for column_note in audit.columns]
         lines += [f"  {audit.labels}"] if audit.labels else []
         for name, count in audit.counts.items():
-            if count and name != "long_documents":
+            if count:
                 note = ""
                 if name == "near_copies" and audit.near_copy:
                     note = f"; for example {' and '.join(audit.near_copy)}"
@@ -131,14 +130,11 @@ class Planned:
         lines = [f"evaluated on {queries} searched {searched}: {', '.join(suite)}"]
         lines += list_peculiarities(self.corpus, suite)
         if num_queries < MIN_QUERIES:
-            advice = (
-                "judge more queries" if is_given else "hold out a domain (--hold-out), --evaluate-on, or more pairs"
-            )
+            domain = "hold out a domain (--hold-out), " if self.corpus.found.num_domains > 1 else ""
+            advice = "judge more queries" if is_given else f"{domain}--evaluate-on, or more pairs"
             lines.append(f"  warning: {queries} give wide intervals; improve with: {advice}")
         if not is_given:
-            # older reports lack the number, but their queries searched the held-out documents alone
-            num_searched = sum(sizes["num_documents"] for sizes in suite.values())
-            lines.append(self._describe_held_out(self.report.get("held_out_documents", num_searched)))
+            lines += self._describe_held_out()
             for key, description in HELD_OUT_DESCRIPTIONS.items():
                 lines += [f"  {count} {description}" for count in [self.report["left_out"].get(key)] if count]
         if num_answers := self.report.get("trained_answers"):
@@ -149,31 +145,52 @@ class Planned:
             lines.append(f"  warning: {subject} a near-duplicate of the right document ({details}){NEAR_DUPLICATES}")
         return lines
 
-    def _describe_held_out(self, num_documents: int) -> str:
-        """Return the number of held-out documents, with the rule if it gave less than a tenth."""
-        audit = self.corpus.found
-        max_documents = SuiteRules().max_documents
-        line = f"  held out: {num_documents} documents of {audit.num_kept} pairs ({num_documents / audit.num_kept:.1%})"
+    def _describe_held_out(self) -> list[str]:
+        """Return the number of held-out texts, with the rule if it gave less than a tenth. Warn of much more."""
+        audit, num_pairs, rules = self.corpus.found, self._count_held_out(), SuiteRules()
+        share = f"{num_pairs} of {audit.num_kept} pairs ({num_pairs / audit.num_kept:.1%})"
         if self.corpus.held_out_domains:
-            return (
-                f"{line}, the whole of {', '.join(self.corpus.held_out_domains)}, up to {max_documents} documents each"
-            )
+            domains = ", ".join(self.corpus.held_out_domains)
+            return [
+                f"  held out: {share}, all of {domains}, with queries of up to {rules.max_documents} documents each"
+            ]
+        sizes = self.report["suite"].values()
+        if self.corpus.drawn_side == "query":
+            max_texts, names = rules.max_queries, ("query", "queries")
+            num_texts = sum(size["num_queries"] for size in sizes)
+        else:
+            max_texts, names = rules.max_documents, ("document", "documents")
+            # older reports lack the number, but their queries searched the held-out documents alone
+            num_searched = sum(size["num_documents"] for size in sizes)
+            num_texts = self.report.get("held_out_documents", num_searched)
+        line = f"  held out: {count_noun(num_texts, *names)} with {share}"
         # With one domain that is not full, hashing alone decided the number.
-        is_full = num_documents >= max_documents * max(1, len(self.report["suite"]))
-        is_few = num_documents * SHARE <= audit.num_kept * MIN_SHARE_OF_TENTH
-        return f"{line}, {HELD_OUT_RULE}" if is_few and (is_full or audit.num_domains > 1) else line
+        is_limited = num_texts >= max_texts or audit.num_domains > 1
+        if is_limited and num_pairs * SHARE <= audit.num_kept * MIN_SHARE_OF_TENTH:
+            line += (
+                f", less than a tenth. Each domain of at least {MIN_DOMAIN_PAIRS} pairs gives a tenth of its "
+                f"{names[1]}, {max_texts} at most, and only the {MAX_DOMAINS} largest domains do"
+            )
+            line += ". --hold-out DOMAIN chooses others" if audit.num_domains > 1 else ""
+        if num_pairs <= MAX_LOST_SHARE * audit.num_kept:
+            return [line]
+        num_percent = f"{num_pairs / audit.num_kept:.0%}"
+        return [line, f"  warning: {num_percent} of the pairs are held out instead of a tenth, {SHARED_TEXTS}"]
+
+    def _count_held_out(self) -> int:
+        """Return the number of kept pairs that are neither trained on nor set apart."""
+        num_set_apart = sum(self.report["left_out"].get(key, 0) for key in ("set_apart", "with_a_query_set_apart"))
+        return self.corpus.found.num_kept - self.report["num_pairs"] - num_set_apart
 
     def _format_sum(self) -> str:
         """Return the line in which the given rows are trained on, set apart, held out or dropped."""
         audit = self.corpus.found
         num_for_query = self.report["left_out"].get("with_a_query_set_apart", 0)
         num_set_apart = self.report["left_out"].get("set_apart", 0) + num_for_query
-        # The remainder: kept pairs that are neither trained on nor set apart.
-        num_held_out = audit.num_kept - self.report["num_pairs"] - num_set_apart
         details = f" ({num_for_query} for their query)" if num_for_query else ""
         parts = [
             f"{self.report['num_pairs']} to train on",
-            f"{num_held_out} held out for evaluation",
+            f"{self._count_held_out()} held out for evaluation",
             f"{num_set_apart} set apart to end training early{details}",
             f"{audit.num_read - audit.num_kept} dropped",
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.data.own.imported import explain_none_set_apart
+from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import fetch, find_problems, format_size, list_source_names, resolve_sources
 from repro.data.tokens import get_minilm_folder
@@ -80,12 +80,9 @@ def check_encoders(runs: Iterable[Run]) -> None:
 
 def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
     """Return an error per kind of model whose sizes do not fit its start weights, and per corpus without pairs set apart."""
-    messages: dict[str, None] = {}
     trained = [phase for run in runs for phase in list_training_phases(run) if phase.architecture in TRAINED]
-    for phase in trained:
-        # The name of an imported corpus has a digest, also if the corpus is missing here.
-        if phase.kept_weights == "best" and "@" not in phase.corpus and not is_imported(phase.corpus):
-            messages[explain_none_set_apart(phase.corpus)] = None
+    corpora = dict.fromkeys(phase.corpus for phase in trained if phase.kept_weights == "best")
+    messages = dict.fromkeys(explain_none_set_apart(corpus) for corpus in corpora if _lacks_set_apart(corpus))
     # Check one run per kind of model, because a sweep has thousands of runs but few models.
     for run in {tuple(getattr(run, name) for name in SIZE_FIELDS): run for run in trained}.values():
         try:
@@ -93,6 +90,19 @@ def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
         except ValueError as error:
             messages[str(error)] = None
     return tuple(messages)
+
+
+def _lacks_set_apart(corpus: str) -> bool:
+    """Return whether a corpus has no pairs set apart. Before an imported corpus is built here, it may have some."""
+    # The name of an imported corpus has a digest, also if the corpus is missing here.
+    if not is_imported(corpus):
+        return "@" not in corpus
+    try:
+        stage = make_corpus_stage(corpus)
+    # other content has this name here, which is another error
+    except ValueError:
+        return False
+    return stage.is_built and not (stage.path / SET_APART_FILE).is_file()
 
 
 def list_missing_requirements(runs: Iterable[Run]) -> tuple[str, ...]:

@@ -379,10 +379,65 @@ def test_held_out_queries_search_everything(tmp_path: Path, hold_out: list[str])
     assert set(collection.documents) == {row["document"] for row in rows} and len(collection.documents) == 1000
     for query, texts in find_answers(collection).items():
         assert texts == {row["document"] for row in rows if row["query"] == query} and len(texts) == 2
-    assert len(set(collection.queries)) == len(collection.queries) > 50
+    assert len(set(collection.queries)) == len(collection.queries) > 40
     pairs = read_pairs(make_corpus_stage(corpus.corpus).path / "train.arrow")
     assert not set(pairs.texts("query", range(len(pairs)))) & set(collection.queries)
     assert len(pairs) + sum(planned.report["left_out"].values()) == 1000
+
+
+def write_training_folder(folder: Path) -> Path:
+    """Write a BEIR folder of 400 documents, of which 300 are relevant to a training query, and return it."""
+    documents, queries = ([f"{kind} number {n} of all" for n in range(400)] for kind in ("document", "query"))
+    judgements = {f"q{n}": {f"d{n}": 1 + n % 2} for n in range(300)}
+    collection = Retrieval(
+        "c", tuple(f"d{n}" for n in range(400)), tuple(documents), tuple(judgements), tuple(queries[:300]), judgements
+    )
+    write_beir_folder(folder, collection, "train")
+    return folder
+
+
+def test_all_documents_of_a_beir_folder_are_searched(tmp_path: Path) -> None:
+    """Documents without a judgement are searched by held-out queries and by `search`, and are not trained on."""
+    folder = write_training_folder(tmp_path / "c")
+    corpus = import_source(folder, name="mine")
+    planned, texts = plan(), {f"document number {n} of all" for n in range(400)}
+    collection = open_collection(corpus)
+    assert set(collection.documents) == texts and len(collection.documents) == 400
+    assert set(find_corpus("mine").read()[0].values()) == texts
+    assert planned.report["num_pairs"] < corpus.found.num_kept == 300
+    (folder / "qrels" / "test.tsv").write_text("q0\td0\t1\n")
+    other = import_source(folder, name="other")
+    assert not list(other.folder.rglob("documents.arrow")), "the given collection has them"
+
+
+@pytest.mark.parametrize(("num_documents", "recipe"), [(1, 9), (3, 10), (10, 10)])
+def test_tenth_of_pairs_is_held_out(tmp_path: Path, num_documents: int, recipe: int) -> None:
+    """If queries have several documents, a tenth of the queries is drawn, and pairs are set apart."""
+    rows = [
+        {"query": f"what is {n}?", "pos": [f"answer {m} about thing {n}" for m in range(num_documents)]}
+        for n in range(600)
+    ]
+    corpus = import_rows(tmp_path, rows)
+    planned, collection, num_pairs = plan(), open_collection(corpus), 600 * num_documents
+    assert corpus.recipe == recipe and len(collection.documents) == num_pairs
+    answers = {row["query"]: set(row["pos"]) for row in rows}
+    assert find_answers(collection) == {query: answers[query] for query in collection.queries}
+    folder = make_corpus_stage(corpus.corpus).path
+    trained, set_apart = (read_pairs(folder / name) for name in ("train.arrow", "set_apart.arrow"))
+    counts = planned.report["left_out"]
+    assert num_documents * len(collection.queries) == counts["evaluated"] == pytest.approx(num_pairs / 10, rel=0.3)
+    assert len(set_apart) == 32 and len(trained) == num_pairs - counts["evaluated"] - 32 * num_documents
+    queries = [set(pairs.texts("query", range(len(pairs)))) for pairs in (trained, set_apart)]
+    assert not queries[0] & queries[1] and not set(collection.queries) & queries[0].union(queries[1])
+
+
+def test_much_more_than_a_tenth_is_warned_about(tmp_path: Path) -> None:
+    """If queries and documents both repeat, no draw holds out a tenth."""
+    rows = [{"query": f"query {n % 200}", "document": f"document {n * 7 % 201}"} for n in range(1600)]
+    import_rows(tmp_path, rows)
+    planned = plan()
+    share = 1 - planned.report["num_pairs"] / 1600
+    assert any(f"warning: {share:.0%} of the pairs are held out instead of a tenth" in line for line in planned.lines())
 
 
 def make_shared_rows() -> list[dict[str, Any]]:
@@ -477,7 +532,7 @@ def test_older_recipe_is_not_rebuilt(tmp_path: Path) -> None:
     """A corpus of an older version is read as long as its split exists. Without it, the error asks for a new import."""
     corpus = import_rows(tmp_path)
     content = json.loads((corpus.folder / "corpus.json").read_text())
-    assert content["recipe"] == imported.RECIPE and f"recipe {imported.RECIPE}" in corpus.origin
+    assert content["recipe"] == imported.RECIPES["document"] == 9 and "recipe 9" in corpus.origin
     (corpus.folder / "corpus.json").write_text(json.dumps(content | {"recipe": 8}))
     with pytest.raises(ValueError, match=r"recipe 8, .* import it again"):
         make_corpus_stage(list_imported_corpora()["mine"].corpus).build()
@@ -502,9 +557,10 @@ def test_held_out_share_is_explained(
     collection = open_collection(corpus)
     assert len(collection.documents) == sum(sizes)
     num = planned.report["held_out_documents"]
-    assert f"held out: {num} documents of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in text
+    assert f"held out: {num} documents with {num} of {sum(sizes)} pairs ({num / sum(sizes):.1%})" in text
     assert ("less than a tenth" in text) == is_explained
     assert ("wide intervals" in text) == is_warned == (len(collection.queries) < 50)
+    assert ("--hold-out" in text) == (len(sizes) > 1 and (is_explained or is_warned))
 
 
 def test_tiny_domains_are_batched_as_one(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from repro.data.own.imported import import_source
 from repro.data.paper.benchmarks import BENCHMARKS
-from repro.pipeline.corpora import check_available, make_searched_stage, make_suite_stage
+from repro.pipeline.corpora import check_available, make_corpus_stage, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
 from repro.planning.claim_text import explain_claim, name_comparisons
 from repro.planning.doctor import run_checks
@@ -20,6 +21,7 @@ from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER
 from repro.text import GIB
 from tests.commands import get_exit_code, ignore, run_command
+from tests.data.files import write_rows
 
 
 def list_names(*runs: Run) -> list[str]:
@@ -120,6 +122,17 @@ def test_best_weights_need_imported_corpus(own_home: Path, tmp_path: Path) -> No
     file.write_text(json.dumps([vars(run)]))
     assert get_exit_code("launch", str(file), "--scale", "smoke", "--on", "local") == 2
     assert not [*own_home.rglob("stage.json")]
+
+
+def test_best_weights_need_pairs_set_apart(own_home: Path, tmp_path: Path) -> None:
+    """An imported corpus that is built without them is refused, too."""
+    rows = [{"query": f"query {n}", "document": f"document {n}"} for n in range(250)]
+    corpus = import_source(write_rows(tmp_path / "x.jsonl", rows), name="mine").corpus
+    run = base("smoke", kept_weights="best", corpus=corpus)
+    assert not find_misfits([run])
+    make_corpus_stage(corpus).build()
+    (line,) = find_misfits([run])
+    assert "320 queries and documents" in line
 
 
 def test_unfetchable_data_is_explained() -> None:

@@ -1,7 +1,9 @@
 """Hold-out of a user's own corpus: evaluation collections, and the remaining training pairs.
 
 1. Named domains are held out completely. Without names, a hash of the text selects a tenth of the documents of each of
-   the largest domains. If all domains are small, it selects a tenth of all documents.
+   the largest domains. If all domains are small, it selects a tenth of all documents. If there are fewer queries than
+   documents, it selects a tenth of the queries instead, each with all its documents. A tenth of the documents would be
+   relevant to more than a tenth of the queries.
 2. Each part becomes a collection by the rules of `repro.data.suites`.
 3. Pairs that share a text with a collection are not trained on. Nor are pairs whose document is relevant to a held-out
    query through another pair, unless training would lose more than `MAX_LOST_SHARE` of its pairs. The documents of both
@@ -20,8 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from repro.data.beir import Retrieval, get_legal_name
-from repro.data.filters import EvaluatedTexts, drop_evaluated_negatives, drop_evaluated_rows
-from repro.data.pairs import Pairs, Row
+from repro.data.filters import EvaluatedTexts, SeenKeys, drop_evaluated_negatives, drop_evaluated_rows
+from repro.data.pairs import Pairs, Row, Side
 from repro.data.paper.quirks import Quirks
 from repro.data.suites import SuiteRules, build_collection
 from repro.data.wording import keep_words, normalize_loosely, normalize_text
@@ -33,11 +35,11 @@ ALL = "all"
 MAX_DOMAINS = 16
 # A domain of this size gives a collection of its own, with twenty documents to search.
 MIN_DOMAIN_PAIRS = 200
-SHARE = 10  # one document in ten
+SHARE = 10  # one document (or query) in ten
 SET_APART_SHARE = 20
-"""One document in twenty is set apart, so that training can end early."""
+"""One document (or query) in twenty is set apart, so that training can end early."""
 MIN_SET_APART, MAX_SET_APART, SET_APART_FROM = 32, 512, 320
-"""Fewest and most documents set apart, and the number of training documents from which any are."""
+"""Fewest and most documents (or queries) set apart, and the number of them in training from which any are."""
 MAX_LOST_SHARE = 0.2
 """Largest share of training pairs that are dropped for the pairs set apart, and for the answers of held-out queries."""
 ROWS_PER_READ = 65_536
@@ -49,21 +51,29 @@ RULES = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normal
 """Rules of the collections: texts are equal if all their characters are."""
 
 
+def choose_side(pairs: Pairs) -> Side:
+    """Return which texts are drawn: queries if there are fewer of them than documents, otherwise documents."""
+    return "query" if _count_texts(pairs, "query") < _count_texts(pairs, "document") else "document"
+
+
 def hold_out(
     pairs: Pairs,
     domains: Sequence[str] = (),
     rules: SuiteRules = RULES,
     near_duplicates: dict[str, int] | None = None,
+    side: Side = "document",
 ) -> list[Retrieval]:
     """Return the evaluation collections of a corpus.
 
-    Memory holds the rows of at most `rules.max_documents` documents per collection.
+    Memory holds the rows of at most `rules.max_documents` documents per collection, or one row of each of at most
+    `rules.max_queries` queries. `extend_to_all_documents` adds the further documents of the queries.
 
     Args:
         pairs: All pairs of the corpus.
         domains: The domains to hold out. Default: a tenth of the documents.
         rules: Rules of the collections. By default, queries with near-duplicate documents stay.
         near_duplicates: Filled with the number of queries per collection whose document has a near-duplicate.
+        side: Which texts are drawn by their hash.
 
     Raises:
         ValueError: if the corpus lacks a domain, or if a named domain, or the whole corpus, leaves no query.
@@ -72,14 +82,16 @@ def hold_out(
     if unknown:
         raise ValueError(f"no domain {unknown} to hold out; this corpus has {_format_names(pairs.domain_names)}")
     groups = {name: name for name in domains} or _find_largest_domains(pairs)
-    lowest: dict[str, LowestHashes] = defaultdict(lambda: LowestHashes(rules.max_documents))
-    for group, key, row in _iter_candidates(pairs, groups, rules.form, select_all=bool(domains)):
+    by_query = side == "query"
+    max_texts = rules.max_queries if by_query else rules.max_documents
+    lowest: dict[str, LowestHashes] = defaultdict(lambda: LowestHashes(max_texts, only_first=by_query))
+    for group, key, row in _iter_candidates(pairs, groups, rules.form, side=side, select_all=bool(domains)):
         lowest[group].add(key, row)
     retrievals: list[Retrieval] = []
     errors: list[str] = []
     for group in sorted(lowest):
         name = get_collection_name(group, [retrieval.name for retrieval in retrievals])
-        rows = [row for document_rows in lowest[group].rows.values() for row in document_rows]
+        rows = [row for text_rows in lowest[group].rows.values() for row in text_rows]
         try:
             collection = build_collection(name, rows, rules)
         except ValueError as error:
@@ -90,17 +102,19 @@ def hold_out(
             near_duplicates[name] = collection.counts["num_near_duplicate"]
     reasons = "; ".join(errors[:3])
     if not retrievals:
-        reasons = reasons or f"a hash of the text holds out one document in {SHARE}, here none"
+        reasons = reasons or f"a hash of the text holds out one {side} in {SHARE}, here none"
+        domain = "hold out a whole domain with --hold-out DOMAIN, or " if len(pairs.domain_names) > 1 else ""
         raise ValueError(
-            f"nothing can be held out to evaluate on ({reasons}): hold out a whole domain with --hold-out DOMAIN, or give "
-            "a collection with --evaluate-on FOLDER"
+            f"nothing can be held out to evaluate on ({reasons}): {domain}give a collection with --evaluate-on FOLDER"
         )
     if domains and errors:
         raise ValueError(f"not all of {list(domains)} can be held out to evaluate on ({reasons}): name others")
     return retrievals
 
 
-def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool) -> list[Retrieval]:
+def extend_to_all_documents(
+    pairs: Pairs, held_out: Sequence[Retrieval], *, as_one: bool, documents: Pairs | None = None
+) -> list[Retrieval]:
     """Extend the collections of `hold_out` from the held-out documents to all documents of the corpus.
 
     The documents of all pairs of a held-out query are relevant to it. A document of several domains is one document. Of
@@ -111,8 +125,9 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
         pairs: All pairs of the corpus.
         held_out: The collections of `hold_out`.
         as_one: Join all collections to one.
+        documents: Rows without a query, whose documents are searched, too.
     """
-    documents: dict[str, str] = {}
+    found: dict[str, str] = {}
     # by text
     document_ids: dict[str, str] = {}
     # by the id in its own collection
@@ -122,28 +137,28 @@ def extend_to_all_documents(pairs: Pairs, held_out: Sequence[Retrieval], *, as_o
             form = normalize_text(text)
             kept_id = document_ids.setdefault(form, document_id)
             kept_ids[document_id] = kept_id
-            documents.setdefault(kept_id, text)
+            found.setdefault(kept_id, text)
     queries = {normalize_text(query) for retrieval in held_out for query in retrieval.queries}
     relevant: dict[str, dict[str, int]] = defaultdict(dict)
     others = LowestHashes(MAX_SEARCHED_DOCUMENTS)
-    for row in iter_rows(pairs):
+    for row in itertools.chain(iter_rows(pairs), iter_rows(documents) if documents else ()):
         document, query = normalize_text(row.document), normalize_text(row.query)
         if query in queries:
             document_id = document_ids.setdefault(document, row.id)
-            documents.setdefault(document_id, row.document)
+            found.setdefault(document_id, row.document)
             relevant[query][document_id] = 1
         elif document not in document_ids and (key := _hash(document)) not in others.rows:
             others.add(key, row._replace(query="", negatives=()))
-    num_free = max(0, MAX_SEARCHED_DOCUMENTS - len(documents))
+    num_free = max(0, MAX_SEARCHED_DOCUMENTS - len(found))
     # a later row may have made a document relevant
     free = {key for key, (row,) in others.rows.items() if normalize_text(row.document) not in document_ids}
     drawn = set(sorted(free)[:num_free])
     # in the order of the file
-    documents |= {row.id: row.document for key, (row,) in others.rows.items() if key in drawn}
+    found |= {row.id: row.document for key, (row,) in others.rows.items() if key in drawn}
     extended = [_add_relevant_documents(retrieval, kept_ids, relevant) for retrieval in held_out]
     if as_one and len(extended) > 1:
         extended = [_join_queries(extended)]
-    ids, texts = tuple(documents), tuple(documents.values())
+    ids, texts = tuple(found), tuple(found.values())
     return [replace(retrieval, document_ids=ids, documents=texts) for retrieval in extended]
 
 
@@ -256,46 +271,48 @@ def count_answers(rows: Iterable[Row], answers: Sequence[Retrieval], form: Calla
     return num_answers, num_answers > MAX_LOST_SHARE * (num_answers + num_others)
 
 
-def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]]) -> list[Row]:
-    """Return the rows of the documents that are set apart to end training early.
+def select_set_apart(iter_training_rows: Callable[[], Iterable[Row]], side: Side = "document") -> list[Row]:
+    """Return the rows that are set apart to end training early: all rows of the drawn documents, or one of each query.
 
-    A twentieth of the documents is chosen by a hash of their text, at least `MIN_SET_APART` and at most
-    `MAX_SET_APART`. The list is empty if there are fewer than `SET_APART_FROM` documents, or if training would lose
-    more than `MAX_LOST_SHARE` of its pairs because they share a query with the chosen ones. Memory holds the chosen rows.
+    A twentieth of the documents (or queries) is chosen by a hash of their text, at least `MIN_SET_APART` and at most
+    `MAX_SET_APART`. The list is empty if there are fewer than `SET_APART_FROM` of them, or if training would lose
+    more than `MAX_LOST_SHARE` of its pairs because they share a text with the chosen ones. Memory holds the chosen rows.
     """
-    # One pass for the lowest hashes. The number of documents is only needed up to the limit below.
+    # One pass for the lowest hashes. The number of texts is only needed up to the limit below.
     keys: set[int] = set()
-    candidates = LowestHashes(MAX_SET_APART)
+    candidates = LowestHashes(MAX_SET_APART, only_first=side == "query")
     num_rows = 0
     for row in iter_training_rows():
         num_rows += 1
-        key = _hash(f"set apart\n{normalize_loosely(row.document)}")
+        key = _hash(f"set apart\n{normalize_loosely(row.query if side == 'query' else row.document)}")
         # Beyond this number the share exceeds the maximum anyway.
         if len(keys) < MAX_SET_APART * SET_APART_SHARE:
             keys.add(key)
         candidates.add(key, row)
     if len(keys) < SET_APART_FROM:
         return []
-    num_documents = min(MAX_SET_APART, max(MIN_SET_APART, len(keys) // SET_APART_SHARE))
-    set_apart = [row for key in sorted(candidates.rows)[:num_documents] for row in candidates.rows[key]]
+    num_texts = min(MAX_SET_APART, max(MIN_SET_APART, len(keys) // SET_APART_SHARE))
+    set_apart = [row for key in sorted(candidates.rows)[:num_texts] for row in candidates.rows[key]]
     num_remaining = sum(1 for _ in drop_set_apart(iter_training_rows(), set_apart, Counter()))
     return set_apart if num_rows - num_remaining <= MAX_LOST_SHARE * num_rows else []
 
 
 class LowestHashes:
-    """The rows of the documents with the lowest hashes, at most `max_documents` of them, by hash."""
+    """The rows of the texts with the lowest hashes, at most `max_texts` of them, by hash: all rows or the first."""
 
-    def __init__(self, max_documents: int) -> None:
-        self.max_documents = max_documents
+    def __init__(self, max_texts: int, *, only_first: bool = False) -> None:
+        self.max_texts = max_texts
+        self.only_first = only_first
         self.rows: dict[int, list[Row]] = {}
         # The heap holds negative hashes, so its first element is the largest hash, which is dropped first.
         self._heap: list[int] = []
 
     def add(self, key: int, row: Row) -> None:
-        """Add a row of the document with this hash."""
+        """Add a row of the text with this hash."""
         if key in self.rows:
-            self.rows[key].append(row)
-        elif len(self._heap) < self.max_documents:
+            if not self.only_first:
+                self.rows[key].append(row)
+        elif len(self._heap) < self.max_texts:
             self.rows[key] = [row]
             heapq.heappush(self._heap, -key)
         elif -key > self._heap[0]:
@@ -370,18 +387,25 @@ def _find_largest_domains(pairs: Pairs) -> dict[str, str]:
 
 
 def _iter_candidates(
-    pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, select_all: bool
+    pairs: Pairs, groups: dict[str, str], form: Callable[[str], str], *, side: Side, select_all: bool
 ) -> Iterator[tuple[str, int, Row]]:
-    """Yield group, document hash and row of each pair that may be held out. Memory holds one block."""
+    """Yield group, hash of the side's text and row of each pair that may be held out. Memory holds one block."""
     in_group_N = np.array([name in groups for name in pairs.domain_names])[pairs.domain_codes]
     for block in iter_blocks(len(pairs), ROWS_PER_READ):
         indices = block.start + np.flatnonzero(in_group_N[block])
-        keys = [_hash(form(text)) for text in pairs.texts("document", indices)]
-        # By the hash of the text, so equal documents are always held out together.
+        keys = [_hash(form(text)) for text in pairs.texts(side, indices)]
+        # By the hash of the text, so equal texts are always held out together.
         selected = [position for position, key in enumerate(keys) if select_all or key % SHARE == 0]
         for position, row in zip(selected, _read_rows(pairs, indices[selected]), strict=True):
             yield groups[row.domain], keys[position], row
         pairs.release_pages()
+
+
+def _count_texts(pairs: Pairs, side: Side) -> int:
+    """Return the number of different texts of a side."""
+    seen = SeenKeys()
+    keys = (np.array([_hash(normalize_text(text)) for text in block], np.uint64) for block in pairs.blocks(side))
+    return sum(int(seen.add(keys_n).sum()) for keys_n in keys)
 
 
 def _hash(text: str) -> int:

@@ -1,8 +1,8 @@
 """Corpora that users have imported. Each has a folder and a name with a digest of its content.
 
-`corpora/NAME/` has import/ (pairs and audit), corpus.json (digest and held-out domains) and, if evaluation data was
-given, evaluation/ (a suite of BEIR folders). A stage builds training pairs and suite from it. An evaluation set, which
-is made of BEIR folders without training judgements, has only the suite.
+`corpora/NAME/` has import/ (pairs, audit, and all documents of a BEIR folder), corpus.json (digest and held-out domains)
+and, if evaluation data was given, evaluation/ (a suite of BEIR folders). A stage builds training pairs and suite from it.
+An evaluation set, which is made of BEIR folders without training judgements, has only the suite.
 """
 
 from __future__ import annotations
@@ -38,8 +38,15 @@ from repro.data.own.evaluation_folders import (
     read_given,
     write_given,
 )
-from repro.data.own.importing import PAIRS_FILE, Imported, import_corpus, load_import
-from repro.data.pairs import read_pairs, write_pairs
+from repro.data.own.importing import (
+    DOCUMENTS_FILE,
+    PAIRS_FILE,
+    Imported,
+    import_corpus,
+    load_import,
+    write_documents,
+)
+from repro.data.pairs import Side, read_pairs, write_pairs
 from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
 from repro.data.wording import normalize_loosely
@@ -50,10 +57,11 @@ from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
-RECIPE = 9
-"""Version of the split of an imported corpus. Raise it if the same pairs would be split differently.
+RECIPES: dict[Side, int] = {"document": 9, "query": 10}
+"""Versions of the split of an imported corpus, by the texts that are drawn. Raise one if the same pairs would be split
+differently.
 
-A corpus keeps the recipe of its import. It is read as long as its split exists, but only this recipe is rebuilt.
+A corpus keeps the recipe of its import. It is read as long as its split exists, but only these recipes are rebuilt.
 """
 EVALUATION_RECIPE = 4
 """Version of an evaluation set, which is not split."""
@@ -88,6 +96,11 @@ class ImportedCorpus:
     def origin(self) -> str:
         """Everything that decides the training pairs and the suite: recipe version and digest of the content."""
         return f"recipe {self.recipe}, {self.digest[:12]}"
+
+    @property
+    def drawn_side(self) -> Side:
+        """The texts of which a tenth is held out."""
+        return "query" if self.recipe == RECIPES["query"] else "document"
 
     @property
     def found(self) -> Imported:
@@ -129,14 +142,24 @@ def import_source(
         # Evaluated texts are known before the import, which drops training rows that share a text with them.
         judged = list_judged_texts(test_path or train_path, given)
         import_corpus(train_path, part / IMPORT_FOLDER, name=name, columns=columns, evaluated=judged, skip_bad=skip_bad)
+        if is_beir(train_path) and (test_path is not None or not given):
+            write_documents(train_path, part / IMPORT_FOLDER / DOCUMENTS_FILE, name)
         if given:
             write_given(part / GIVEN_FOLDER, name, given, test_path or train_path)
-        digest = _compute_digest(list_content_files(part), hold_out, RECIPE)
-        metadata = {"name": name, "digest": digest, "held_out_domains": hold_out, "recipe": RECIPE}
+        recipe = RECIPES[_choose_side(part)]
+        digest = _compute_digest(list_content_files(part), hold_out, recipe)
+        metadata = {"name": name, "digest": digest, "held_out_domains": hold_out, "recipe": recipe}
         if test_path is not None:
             metadata["skipped"] = describe_skipped_entries(test_path, find_collections(test_path))
         _write_json(part / CORPUS_FILE, metadata)
     return find_imported(name)
+
+
+def _choose_side(folder: Path) -> Side:
+    # imported on demand, because it loads scipy
+    from repro.data.own.holdout import choose_side
+
+    return choose_side(read_pairs(folder / IMPORT_FOLDER / PAIRS_FILE))
 
 
 def _import_lease(target: Path) -> Lease:
@@ -212,9 +235,10 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     # imported on demand, because it loads scipy
     from repro.data.own import holdout
 
-    if corpus.recipe != RECIPE:
+    if corpus.recipe not in RECIPES.values():
+        known = " and ".join(map(str, RECIPES.values()))
         raise ValueError(
-            f"{corpus.name!r} was imported by another version (recipe {corpus.recipe}, this one has {RECIPE}) and its "
+            f"{corpus.name!r} was imported by another version (recipe {corpus.recipe}, this one has {known}) and its "
             f"split is not on this machine: import it again under another name, or after removing {corpus.folder}"
         )
     suite = folder / "suites" / corpus.name
@@ -227,8 +251,19 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     if (corpus.folder / GIVEN_FOLDER).is_dir():
         _copy_given(corpus, suite)
     else:
-        collections = holdout.hold_out(pairs, corpus.held_out_domains, near_duplicates=near_duplicates)
-        searched = holdout.extend_to_all_documents(pairs, collections, as_one=not corpus.held_out_domains)
+        collections = holdout.hold_out(
+            pairs,
+            corpus.held_out_domains,
+            near_duplicates=near_duplicates,
+            side="document" if corpus.held_out_domains else corpus.drawn_side,
+        )
+        documents = corpus.folder / IMPORT_FOLDER / DOCUMENTS_FILE
+        searched = holdout.extend_to_all_documents(
+            pairs,
+            collections,
+            as_one=not corpus.held_out_domains,
+            documents=read_pairs(documents) if documents.is_file() else None,
+        )
         searched, quirks = map(list, zip(*map(holdout.take_out_own_texts, searched), strict=True))
         names = [collection.name for collection in searched]
         if near_duplicates and names == [holdout.ALL]:
@@ -253,7 +288,7 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     iter_training_rows = partial(iter_rows, answers=answers, keeps_answers=keeps_answers)
     rows = iter_training_rows(counts)
     # The rows are read twice more, each time from disk, because they may not fit into memory.
-    set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()))
+    set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()), corpus.drawn_side)
     if set_apart:
         write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
         rows = holdout.drop_set_apart(rows, set_apart, counts)
@@ -296,17 +331,19 @@ def check_trainable(name: str) -> None:
 def explain_none_set_apart(corpus: str) -> str:
     """Return the error message for a corpus without pairs set apart."""
     # imported on demand, because it loads scipy
-    from repro.data.own.holdout import SET_APART_FROM
+    from repro.data.own.holdout import MAX_LOST_SHARE, SET_APART_FROM
 
     return (
-        f"kept_weights='best': corpus {corpus!r} has no pairs set apart, which only imported corpora of at least "
-        f"{SET_APART_FROM} documents have: use kept_weights='last'"
+        f"kept_weights='best': corpus {corpus!r} has no pairs set apart. Imported corpora have some if "
+        f"{SET_APART_FROM} queries and documents are left for training, unless more than {MAX_LOST_SHARE:.0%} of the pairs share a text "
+        "with them: use kept_weights='last'"
     )
 
 
 def list_content_files(folder: Path) -> list[Path]:
-    """Return the files of an imported corpus: its pairs, then its evaluation collections."""
-    paths = [folder / IMPORT_FOLDER / PAIRS_FILE, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
+    """Return the files of an imported corpus: its pairs and documents, then its evaluation collections."""
+    own_files = [folder / IMPORT_FOLDER / name for name in (PAIRS_FILE, DOCUMENTS_FILE)]
+    paths = [*own_files, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
     return [path for path in paths if path.is_file()]
 
 

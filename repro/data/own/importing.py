@@ -24,19 +24,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.beir import Retrieval
+from repro.data.beir import DOCUMENT, Retrieval, iter_texts
 from repro.data.columns import Columns
 from repro.data.filters import EVALUATED_NEGATIVES, EvaluatedTexts, SeenKeys, compute_pair_keys
 from repro.data.folders import describe_skipped_files, list_skipped_files
 from repro.data.labels import USED_AS_NEGATIVES, read_labels, split_by_label
 from repro.data.own.evaluation_folders import open_archive
-from repro.data.pairs import make_id, read_pairs, write_columns
+from repro.data.pairs import Row, make_id, read_pairs, write_columns, write_pairs
 from repro.data.readers import ForeignRow, UsedColumns, estimate_text_size, read_foreign_rows
-from repro.data.wording import count_words, normalize_loosely, normalize_text
+from repro.data.wording import count_words, is_empty, normalize_loosely, normalize_text
 from repro.storage.files import atomic_folder, check_room, json_object
 from repro.text import shorten
 
 PAIRS_FILE, AUDIT_FILE = "pairs.arrow", "audit.json"
+DOCUMENTS_FILE = "documents.arrow"
+"""All documents of a BEIR folder, which are searched. Not all of them are in pairs."""
 MAX_SKIPPED_SHARE = 0.5
 SWAPPED_RATIO = 2
 """If queries have this many times the words of documents, the columns may be swapped."""
@@ -192,6 +194,13 @@ def import_corpus(
     return imported
 
 
+def write_documents(source: Path, path: Path, name: str) -> None:
+    """Write the documents of a BEIR folder as rows without a query."""
+    texts = iter_texts(source / "corpus.jsonl", DOCUMENT)
+    rows = (Row(make_id(name, line, "", "", text), "", text, name, name) for line, _, text in texts)
+    write_pairs(path, (row for row in rows if not is_empty(row.document)))
+
+
 def find_near_copies(keys: Sequence[np.ndarray]) -> tuple[int, list[int]]:
     """Return the number of pairs with the near form of an earlier pair, and the rows of the first two of one form."""
     keys_N = np.concatenate([np.zeros(0, np.uint64), *keys])
@@ -268,9 +277,10 @@ def plan_runs(
     if batch_size is None:
         minimum = BATCH_SIZES[-1] * BATCHES_PER_EPOCH
         if imported.num_kept >= minimum:
+            domain = "hold out less with --hold-out, " if imported.num_domains > 1 else ""
             raise ValueError(
                 f"{imported.name} has {sum(sizes)} of {imported.num_kept} pairs left to train on, which needs at least "
-                f"{minimum}: hold out less with --hold-out, give a collection with --evaluate-on, or import more pairs"
+                f"{minimum}: {domain}give a collection with --evaluate-on, or import more pairs"
             )
         raise ValueError(
             f"{imported.name} has {sum(sizes)} pairs: training needs at least {minimum}; to evaluate on them only, "
