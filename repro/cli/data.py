@@ -124,7 +124,9 @@ def import_(
     domain: Annotated[str | None, typer.Option(help="column of domains (default: domain, dataset or source)")] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="column of labels, rows below --threshold are dropped (default: label, relevance, score, …)"),
+        typer.Option(
+            help="column of labels, rows below --threshold are no pairs (default: label, relevance, score, …)"
+        ),
     ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="lowest label of a pair (default: chosen and printed)")

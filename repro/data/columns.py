@@ -49,6 +49,12 @@ class Columns:
                 raise ValueError(f"the column {shorten(repr(name))} is given for {parts}: give a column for each")
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """The given options of the command line."""
+        threshold = () if self.threshold is None else ("--threshold",)
+        return (*(f"--{part}" for part in self.names), *threshold, *(("--no-labels",) if self.no_labels else ()))
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """The parts that a file must have: both sides of a pair, and all parts with a given name."""
         return tuple(part for part in ACCEPTED if part in self.names or part in SIDES)

@@ -72,7 +72,7 @@ class Labels:
 
 
 def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool = False) -> Labels | None:
-    """Read the labels of a source. None if no file has a column of labels."""
+    """Read the labels of a source. None if no file has any. Raises ValueError if a threshold is given for none."""
     columns = columns or Columns()
     if columns.no_labels or is_beir(source):
         return None
@@ -89,6 +89,8 @@ def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool 
             # All rows of a table have the same columns, so one row is enough.
             elif not is_jsonl and not any("label <- " in description for description in used_columns):
                 break
+    if columns.threshold is not None and not labels.files:
+        raise ValueError(f"--threshold {columns.threshold:g}: {source} has no labels: name their column with --label")
     return labels if labels.files else None
 
 

@@ -88,13 +88,16 @@ def read_foreign_rows(
         used_columns: Filled with the used columns, in at most `MAX_LAYOUTS` variants. A BEIR folder has none.
         skip_bad: Return malformed rows of jsonl, csv and tsv with a flaw, regardless of their number.
     """
+    columns = columns or Columns()
     if is_beir(source):
-        yield from _read_beir(source)
+        if options := [option for option in columns.options if option != "--threshold"]:
+            raise ValueError(f"{', '.join(options)}: {source} is a BEIR folder, which has no columns to choose")
+        yield from _read_beir(source, 1 if columns.threshold is None else columns.threshold)
         return
     if used_columns is None:
         used_columns = {}
     for path in list_pair_paths(source):
-        yield from _READERS[match_ending(path)](path, columns or Columns(), used_columns, skip_bad)
+        yield from _READERS[match_ending(path)](path, columns, used_columns, skip_bad)
 
 
 def list_pair_paths(source: Path) -> list[Path]:
@@ -458,19 +461,21 @@ def _iter_batches(file: pa.RecordBatchStreamReader | pa.RecordBatchFileReader) -
     return iter(file)
 
 
-def _read_beir(folder: Path) -> Iterator[ForeignRow]:
+def _read_beir(folder: Path, threshold: float) -> Iterator[ForeignRow]:
     splits, path = list_splits(folder), folder / "qrels" / "train.tsv"
     if not splits:
         raise ValueError(f"{folder / 'qrels'} holds no split: a BEIR folder to train on has qrels/train.tsv")
     if "train" not in splits:
         raise ValueError(f"{folder / 'qrels'} has {splits} and no train.tsv: only `train` is imported to train on")
     judgements = list(read_qrels(path))
-    # Judgements without relevance are not pairs, but they count as rows that were read.
+    # Judgements below the threshold are not pairs, but they count as rows that were read.
     for line, (_, _, grade) in judgements:
-        if grade <= 0:
+        if grade < threshold:
             yield ForeignRow("", "", (), "", f"{path}, line {line}", dropped=LOW_LABEL)
-    positives = [(line, query_id, document_id) for line, (query_id, document_id, grade) in judgements if grade > 0]
-    # Only judged texts are stored. A corpus may have millions of others.
+    positives = [
+        (line, query_id, document_id) for line, (query_id, document_id, grade) in judgements if grade >= threshold
+    ]
+    # Memory holds the texts of pairs only. A corpus may have millions of others.
     documents = read_texts(folder / "corpus.jsonl", DOCUMENT, {document_id for _, _, document_id in positives})
     queries = read_texts(folder / "queries.jsonl", QUERY, {query_id for _, query_id, _ in positives})
     for line, query_id, document_id in positives:

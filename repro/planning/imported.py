@@ -71,6 +71,7 @@ HELD_OUT_DESCRIPTIONS = {
     EVALUATED_NEGATIVES: "negatives that are held out or relevant to a held-out query, taken out",
 }
 
+SORT_BY_QUERY = "If a file is sorted by query, those whose query has a pair become its negatives"
 SHARED_TEXTS = (
     "since they share a query or a document with the pairs that are drawn. --evaluate-on FOLDER holds out none"
 )
@@ -114,6 +115,8 @@ class Planned:
                 note = ""
                 if name == "near_copies" and audit.near_copy:
                     note = f"; for example {' and '.join(audit.near_copy)}"
+                elif name == "low_label" and audit.labels:
+                    note = f". {SORT_BY_QUERY}"
                 elif name == "with_negatives":
                     note = f": {format_negatives_note(self.runs)}"
                 lines.append(f"  {count} {COUNT_DESCRIPTIONS.get(name, name)}{note}")

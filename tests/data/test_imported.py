@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from repro.cli.main import app
 from repro.data.beir import Retrieval, Suite, load_beir, write_beir_folder
+from repro.data.columns import Columns
 from repro.data.own import imported
 from repro.data.own.holdout import select_set_apart
 from repro.data.own.imported import ImportedCorpus, find_imported, import_source, list_imported_corpora
@@ -408,6 +409,27 @@ def test_all_documents_of_a_beir_folder_are_searched(tmp_path: Path) -> None:
     (folder / "qrels" / "test.tsv").write_text("q0\td0\t1\n")
     other = import_source(folder, name="other")
     assert not list(other.folder.rglob("documents.arrow")), "the given collection has them"
+
+
+def test_options_that_cannot_apply_are_refused(tmp_path: Path) -> None:
+    """A BEIR folder has grades, to which a threshold applies, and no columns. A table needs labels for a threshold."""
+    folder = write_training_folder(tmp_path / "c")
+    with pytest.raises(ValueError, match=r"--query: .* is a BEIR folder"):
+        import_source(folder, name="mine", columns=Columns({"query": "text"}))
+    assert import_source(folder, name="high", columns=Columns(threshold=2)).found.num_kept == 150
+    with pytest.raises(ValueError, match=r"--threshold: .* to evaluate on"):
+        import_source(write_evaluation_set(tmp_path / "exam"), name="mine", columns=Columns(threshold=2))
+    with pytest.raises(ValueError, match=r"--threshold 2: .* has no labels"):
+        import_rows(tmp_path, columns=Columns(threshold=2))
+
+
+def test_pairs_next_to_collections_are_not_ignored(tmp_path: Path) -> None:
+    """A folder with both is refused. The message has the option that trains on the pairs."""
+    exam = write_evaluation_set(tmp_path / "all" / "exam")
+    write_rows(tmp_path / "all" / "x.jsonl", make_rows())
+    with pytest.raises(ValueError, match=rf"files of pairs \(x\.jsonl\) .* --evaluate-on {exam}"):
+        import_source(tmp_path / "all", name="mine")
+    assert import_source(tmp_path / "all", name="mine", evaluate_on=exam).found.num_kept == 400
 
 
 @pytest.mark.parametrize(("num_documents", "recipe"), [(1, 9), (3, 10), (10, 10)])

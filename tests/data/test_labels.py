@@ -106,6 +106,17 @@ def test_word_labels_need_a_decision(tmp_path: Path) -> None:
         Columns({"label": "label"}, no_labels=True)
 
 
+def test_unsorted_labels_are_explained(tmp_path: Path) -> None:
+    """Rows with low labels become negatives only next to their pair. The output names the remedy."""
+    rows = [{"query": f"query {n % 200}", "document": f"document {n}", "label": int(n < 200)} for n in range(400)]
+    path, low = tmp_path / "x.jsonl", "200 rows whose label is below the threshold"
+    text = run_command("data", "import", str(write_rows(path, rows)), "--name", "mine", "--scale", "smoke")
+    assert f"{low}, left out. If a file is sorted by query" in text
+    rows.sort(key=lambda row: row["query"])
+    text = run_command("data", "import", str(write_rows(path, rows)), "--name", "other", "--scale", "smoke")
+    assert "sorted by query" not in text and f"{low}: negatives" in text
+
+
 def test_unlabelled_rows_are_dropped(tmp_path: Path) -> None:
     """In a file with labels, a row without one is no pair. In a file without labels, every row is one."""
     folder = tmp_path / "rows"

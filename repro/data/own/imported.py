@@ -28,7 +28,7 @@ from repro.data.beir import (
     write_suite,
 )
 from repro.data.columns import Columns
-from repro.data.folders import is_beir, list_splits
+from repro.data.folders import is_beir, list_files_to_read, list_splits
 from repro.data.own.evaluation_folders import (
     TEST_SPLITS,
     Given,
@@ -54,6 +54,7 @@ from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, read_json
 from repro.storage.lease import Lease, acquire, get_last_owner, lease_folder, remove_leftovers
 from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
+from repro.text import shorten
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
@@ -133,9 +134,12 @@ def import_source(
         remove_leftovers(target)
         train_path = stack.enter_context(open_archive(source, target))
         test_path = None if evaluate_on is None else stack.enter_context(open_archive(evaluate_on, target))
-        if test_path is None and find_evaluation_folders(train_path):
+        if test_path is None and (folders := find_evaluation_folders(train_path)):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
+            if options := columns.options if columns else ():
+                raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, without columns to choose")
+            _check_no_pairs(train_path, folders[0])
             return _bring_evaluation(train_path, target, name)
         given = _read_collections(train_path, test_path, hold_out)
         part = stack.enter_context(atomic_folder(target, must_be_first=True))
@@ -153,6 +157,17 @@ def import_source(
             metadata["skipped"] = describe_skipped_entries(test_path, find_collections(test_path))
         _write_json(part / CORPUS_FILE, metadata)
     return find_imported(name)
+
+
+def _check_no_pairs(source: Path, collection: Path) -> None:
+    """Raise ValueError if a folder of collections has files of pairs, which would be ignored."""
+    paths = [] if is_beir(source) else list_files_to_read(source)
+    if paths:
+        names = shorten(", ".join(str(path.relative_to(source)) for path in paths))
+        raise ValueError(
+            f"{source} has both files of pairs ({names}) and collections to evaluate on: add --evaluate-on {collection} "
+            "to train on the pairs, or move them elsewhere to import the collections"
+        )
 
 
 def _choose_side(folder: Path) -> Side:
