@@ -225,7 +225,7 @@ def plan(
     from_words: FromWords = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the audit of an imported corpus, and write a file of runs at a scale: two models and BM25."""
+    """Show the audit of an imported corpus, and write a file of runs: two models, BM25 and off-the-shelf MiniLM."""
     from repro.planning.imported import plan_imported
 
     scale = _choose_scale(scale, from_words=from_words)

@@ -59,7 +59,7 @@ class Run:
     # data
     corpus: str  # name of the training pairs
     sources: str | None  # sources of the corpus, joined as "a+b"; None: all
-    num_pairs: int | None  # number of pairs, sampled evenly over domains; None: all
+    num_pairs: int | None  # number of pairs, shares of domains grow with the square root of their size; None: all
     domain_column: str  # the domains of batches: whole sources, or their finest division
     # batches (§4.1)
     sampler: str  # a batch is drawn from all pairs, from one domain, or from neighbouring clusters
