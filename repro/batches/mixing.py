@@ -80,7 +80,7 @@ class MixedSampler:
     @property
     def dropped_pairs(self) -> DroppedPairs:
         """Rows that one epoch of each source leaves out. No source is smaller than a batch."""
-        return DroppedPairs(sum(source.dropped_pairs.num_in_tails for source in self._sources), 0, 0)
+        return DroppedPairs(sum(source.dropped_pairs.num_in_tails for source in self._sources), 0)
 
     def at(self, step: int) -> np.ndarray:
         """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""

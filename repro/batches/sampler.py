@@ -43,7 +43,6 @@ class DroppedPairs:
 
     num_in_tails: int
     num_in_small_domains: int
-    num_small_domains: int
 
 
 class BatchSampler:
@@ -86,7 +85,7 @@ class BatchSampler:
         """Rows that are not used in an epoch."""
         is_small = self._counts < self.batch_size
         num_in_tails = (self._counts[~is_small] % self.batch_size).sum()
-        return DroppedPairs(int(num_in_tails), int(self._counts[is_small].sum()), int(is_small.sum()))
+        return DroppedPairs(int(num_in_tails), int(self._counts[is_small].sum()))
 
     def at(self, step: int) -> np.ndarray:
         """Return the pair indices of a step, int64 (B,). Steps are counted from the start of the run."""

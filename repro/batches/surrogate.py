@@ -88,29 +88,15 @@ def load_surrogate(name: str) -> Surrogate:
     return SentenceEncoder(str(get_encoder_folder(name) or name))
 
 
-def embed_texts(
-    surrogate: Surrogate,
-    texts: StoredTexts,
-    path: Path,
-    *,
-    max_tokens: int,
-    progress: Callable[[int, int], None] | None = None,
-) -> np.ndarray:
-    """Embed `texts`, write the vectors to `path`, and return them memory-mapped, float16 (N, D).
-
-    `progress(num_done, num_texts)` is called after each block.
-    """
+def embed_texts(surrogate: Surrogate, texts: StoredTexts, path: Path, *, max_tokens: int) -> np.ndarray:
+    """Embed `texts`, write the vectors to `path`, and return them memory-mapped, float16 (N, D)."""
     if not len(texts):
         raise ValueError("there are no texts to embed")
-    num_done = 0
     with atomic_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
         for rows, vectors in _iter_embeddings(surrogate, texts, max_tokens, WHOLE):
             vectors_ND[rows] = vectors
-            num_done += len(rows)
             release_pages(vectors_ND)
-            if progress is not None:
-                progress(num_done, len(texts))
         vectors_ND.flush()
     return np.load(path, mmap_mode="r")
 

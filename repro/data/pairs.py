@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repro.storage.arrays import release_pages
+from repro.storage.arrays import iter_blocks, release_pages
 from repro.storage.files import atomic_file
 
 ROWS_PER_BATCH = 65_536
@@ -67,10 +67,8 @@ class Pairs:
         return self._gather(side, indices)
 
     def blocks(self, side: Side, size: int = ROWS_PER_BATCH) -> Iterator[list[str]]:
-        """Yield all texts of a side in order, block by block. Memory holds one block."""
-        for start in range(0, len(self), size):
-            yield self.texts(side, np.arange(start, min(start + size, len(self))))
-            self.release_pages()
+        """Iterate over all texts of a side in order, block by block. Memory holds one block."""
+        return TextColumn(self, side).blocks(size)
 
     def text_lengths(self, side: Side) -> np.ndarray:
         """Return the number of characters of each text of a side, int32 (N,)."""
@@ -181,6 +179,12 @@ class TextColumn:
     def texts(self, rows: Indices) -> list[str]:
         """Return the texts of these rows."""
         return self._pairs.texts(self._side, rows)
+
+    def blocks(self, size: int = ROWS_PER_BATCH) -> Iterator[list[str]]:
+        """Yield all texts in order, in blocks. Memory holds one block."""
+        for block in iter_blocks(len(self), size):
+            yield self.texts(np.arange(block.start, block.stop))
+            self.release_pages()
 
     def text_lengths(self) -> np.ndarray:
         """Return the number of characters of each text, int32 (N,)."""

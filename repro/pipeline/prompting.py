@@ -8,17 +8,15 @@ that trains without prompts. The official code would pass bare text there, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder
-from repro.data.pairs import ROWS_PER_BATCH, Indices, Pairs, Side, TextColumn
+from repro.data.pairs import Indices, Pairs, Side, TextColumn
 from repro.data.paper.hub import SOURCES, get_prompts_by_domain
 from repro.data.prompts import PROMPTS
 from repro.pipeline.encoders import get_files_in_key
-from repro.storage.arrays import iter_blocks
 from repro.storage.digests import hash_json
 
 SIDES: tuple[Side, ...] = ("query", "document")
@@ -67,12 +65,6 @@ class PromptedTexts(TextColumn):
         """Return the texts of these rows with their prompts."""
         codes = self._codes_N[rows].tolist()
         return [self._prompts[code] + text for code, text in zip(codes, super().texts(rows), strict=True)]
-
-    def blocks(self, size: int = ROWS_PER_BATCH) -> Iterator[list[str]]:
-        """Yield all texts in order with their prompts, in blocks. Memory holds one block."""
-        for block in iter_blocks(len(self), size):
-            yield self.texts(np.arange(block.start, block.stop))
-            self.release_pages()
 
     def text_lengths(self) -> np.ndarray:
         """Return the number of characters of each text with its prompt, int32 (N,)."""

@@ -94,7 +94,7 @@ def test_batches_do_not_depend_on_place(
 
 def test_tails_take_turns() -> None:
     sampler = BatchSampler("domain", np.repeat([0, 1], [11, 3]), batch_size=4, seed=0)
-    assert sampler.dropped_pairs == DroppedPairs(3, 3, 1)
+    assert sampler.dropped_pairs == DroppedPairs(3, 3)
     counts = np.zeros((11, 14), dtype=int)
     for epoch in range(11):
         counts[epoch, sampler.epoch(epoch).ravel()] = 1

@@ -266,17 +266,9 @@ def test_failed_fetch_allows_manual_copy(data_folder: Path, monkeypatch: pytest.
     assert get_local_copy("nomic-supervised") == folder
 
 
-def test_licences_match_mteb() -> None:
-    import mteb
-
+def test_archives_have_checksums() -> None:
     assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_source_names())
-    tasks = {task.lower(): task for task in ("ArguAna", "NFCorpus", "SCIDOCS", "SciFact", "MSMARCO", "NQ")}
-    tasks |= {"fiqa": "FiQA2018", "quora": "QuoraRetrieval", "trec-covid": "TRECCOVID"}
-    for name, benchmark in BENCHMARKS.items():
-        assert re.fullmatch(r"[0-9a-f]{32}", benchmark.md5)
-        if not benchmark.parts:
-            metadata = mteb.get_task(tasks[name]).metadata
-            assert benchmark.licence in (metadata.license, benchmarks.UNSTATED)
+    assert all(re.fullmatch(r"[0-9a-f]{32}", benchmark.md5) for benchmark in BENCHMARKS.values())
 
 
 def test_downloads_are_checked(serve: Callable[..., Server], tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""The paper's evaluation collections: archives, sizes and licences.
-
-Names, archives and md5 come from BEIR, licences from mteb 2.
-"""
+"""The paper's evaluation collections: archives, sizes and md5, as in BEIR."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from repro.data.folders import is_beir
 from repro.storage.paths import get_data_folder
 
 ARCHIVES = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
-UNSTATED = "not stated by mteb"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +20,6 @@ class Benchmark:
 
     md5: str
     size_mb: int
-    licence: str = UNSTATED
     parts: tuple[str, ...] = ()
 
 
@@ -34,18 +29,16 @@ FORUMS = (
 )
 BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType(
     {
-        "arguana": Benchmark(md5="8ad3e3c2a5867cdced806d6503f29b99", size_mb=4, licence="cc-by-sa-4.0"),
+        "arguana": Benchmark(md5="8ad3e3c2a5867cdced806d6503f29b99", size_mb=4),
         "quora": Benchmark(md5="18fb154900ba42a600f84b839c173167", size_mb=17),
         "nfcorpus": Benchmark(md5="a89dba18a62ef92f7d323ec890a0d38d", size_mb=3),
-        "scidocs": Benchmark(md5="38121350fc3a4d2f48850f6aff52e4a9", size_mb=137, licence="cc-by-sa-4.0"),
-        "scifact": Benchmark(md5="5f7d1de60b170fc8027bb7898e2efca1", size_mb=3, licence="cc-by-nc-4.0"),
+        "scidocs": Benchmark(md5="38121350fc3a4d2f48850f6aff52e4a9", size_mb=137),
+        "scifact": Benchmark(md5="5f7d1de60b170fc8027bb7898e2efca1", size_mb=3),
         "trec-covid": Benchmark(md5="ce62140cb23feb9becf6270d0d1fe6d1", size_mb=74),
         "fiqa": Benchmark(md5="17918ed23cd04fb15047f73e6c3bd9d9", size_mb=18),
-        "msmarco": Benchmark(md5="444067daf65d982533ea17ebd59501e4", size_mb=1_082, licence="msr-la-nc"),
-        "nq": Benchmark(md5="d4d3d2e48787a744b6f6e691ff534307", size_mb=498, licence="cc-by-nc-sa-3.0"),
-        "cqadupstack": Benchmark(
-            md5="4e41456d7df8ee7760a7f866133bda78", size_mb=5_500, licence="apache-2.0", parts=FORUMS
-        ),
+        "msmarco": Benchmark(md5="444067daf65d982533ea17ebd59501e4", size_mb=1_082),
+        "nq": Benchmark(md5="d4d3d2e48787a744b6f6e691ff534307", size_mb=498),
+        "cqadupstack": Benchmark(md5="4e41456d7df8ee7760a7f866133bda78", size_mb=5_500, parts=FORUMS),
     }
 )
 SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(

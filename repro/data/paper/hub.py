@@ -47,8 +47,6 @@ class HubSource:
         columns: The names of its columns.
         domain_is_file: Whether each file is one domain, named after it.
         num_rows: Its number of rows, or None if it is unknown.
-        revision: The pinned revision. If None, `fetch` stores the one that it gets.
-        licence: Its licence.
         size_gb: Estimated size.
     """
 
@@ -57,8 +55,6 @@ class HubSource:
     columns: Mapping[str, str]
     domain_is_file: bool = False
     num_rows: int | None = None
-    revision: str | None = None
-    licence: str = "not verified: see the dataset's card"
     size_gb: int = 0
 
 

@@ -154,7 +154,7 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
     (folder / FETCHING).touch()
     try:
         # The revision is resolved before the download, so that all files belong to one commit.
-        revision = source.revision or str(HfApi().dataset_info(source.hub_id).sha)
+        revision = str(HfApi().dataset_info(source.hub_id).sha)
         snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
     except (OSError, HTTPError) as error:
         if not any(path.is_file() and path.name != FETCHING for path in folder.rglob("*")):
