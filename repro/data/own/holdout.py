@@ -70,7 +70,7 @@ def hold_out(
 
     Args:
         pairs: All pairs of the corpus.
-        domains: The domains to hold out. Default: a tenth of the documents.
+        domains: The domains to hold out. Default: a tenth of the documents or queries.
         rules: Rules of the collections. By default, queries with near-duplicate documents stay.
         near_duplicates: Filled with the number of queries per collection whose document has a near-duplicate.
         side: Which texts are drawn by their hash.
