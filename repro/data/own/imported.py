@@ -349,9 +349,9 @@ def explain_none_set_apart(corpus: str) -> str:
     from repro.data.own.holdout import MAX_LOST_SHARE, SET_APART_FROM
 
     return (
-        f"kept_weights='best': corpus {corpus!r} has no pairs set apart. Imported corpora have some if "
-        f"{SET_APART_FROM} queries and documents are left for training, unless more than {MAX_LOST_SHARE:.0%} of the pairs share a text "
-        "with them: use kept_weights='last'"
+        f"kept_weights='best': corpus {corpus!r} has no pairs set apart. An imported corpus has some if at least "
+        f"{SET_APART_FROM} queries and documents are left for training, and if at most {MAX_LOST_SHARE:.0%} of the "
+        "pairs share a text with those set apart: use kept_weights='last'"
     )
 
 
