@@ -23,6 +23,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -435,8 +436,7 @@ class CdeModel(CdePreTrainedModel):
             self.context_input_ids = self.context_attention_mask = self.context_embeddings = None
             self.config.context = {"num_documents": 0}
             return
-        if self.is_blind:
-            raise ValueError("this model was trained without documents: call set_context(None), the null context")
+        self._check_reads_documents()
         context = self.draw_context(documents, seed, name)
         tokens = self.tokenize(context, self.get_prompt(prompt_name), max_tokens)
         self.context_input_ids = tokens["input_ids"].to(self.device)
@@ -450,6 +450,10 @@ class CdeModel(CdePreTrainedModel):
             "prompt_name": prompt_name,
             "sha256": hashlib.sha256("\0".join(context).encode()).hexdigest(),
         }
+
+    def _check_reads_documents(self) -> None:
+        if self.is_blind:
+            raise ValueError("this model was trained without documents: call set_context(None), the null context")
 
     def draw_context(
         self, documents: Sequence[str] | Mapping[Any, str], seed: int = 0, name: str | None = None
@@ -485,8 +489,11 @@ class CdeModel(CdePreTrainedModel):
         """Return `pooler_output`, (N, D), not normalised.
 
         The context is given here, as token ids of documents or as their vectors from `first_stage`, or it is the one
-        that was set. Without either it is the null context.
+        that was set. Without either it is the null context. Raises ValueError for a context that is given to a model
+        trained without documents.
         """
+        if dataset_input_ids is not None or dataset_embeddings is not None:
+            self._check_reads_documents()
         ids_NS, mask_NS = pad_right(input_ids, attention_mask)
         if dataset_embeddings is None and dataset_input_ids is not None:
             dataset_embeddings = self.first_stage(dataset_input_ids, dataset_attention_mask)
@@ -497,8 +504,8 @@ class CdeModel(CdePreTrainedModel):
         return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
     def get_call_options(self) -> dict[str, Tensor]:
-        """Return the current context."""
-        return {"dataset_embeddings": self.current_context()}
+        """Return the current context. Empty for a model trained without documents, which always has the null context."""
+        return {} if self.is_blind else {"dataset_embeddings": self.current_context()}
 
     def current_context(self) -> Tensor:
         """Return the context that was set, (C, E), or the null context."""
@@ -749,7 +756,11 @@ class ContextualCollator(SentenceTransformerDataCollator):
         columns = [name for name in features[0] if name not in skipped]
         if not self.prompts and self.prompts_by_role:
             roles = ["query"] + ["document"] * (len(columns) - 1)
-            self.prompts = {name: self.prompts_by_role[role] for name, role in zip(columns, roles, strict=True)}
+            # In a copy, because the next batch may come from a dataset with other columns.
+            collator = copy(self)
+            collator.prompts = {name: self.prompts_by_role[role] for name, role in zip(columns, roles, strict=True)}
+            collator.prompts_by_role = None
+            return collator(features)
         batch = super().__call__(features)
         if not self.num_contexts:
             return batch

@@ -326,6 +326,18 @@ def test_stock_losses_give_our_gradients(tmp_path: Path, cached: bool) -> None:
             np.testing.assert_allclose(actual[name], gradient, atol=2e-5, err_msg=name)
 
 
+def test_each_dataset_has_prompts(tmp_path: Path) -> None:
+    """Batches of several training datasets have other columns. The first column holds queries, the others documents."""
+    model = make_model("contextual")
+    theirs = export_and_open(model, tmp_path)
+    collate, prompts = theirs[0].make_collator(), PROMPTS[model.config.prompts]
+    for name, (query, document) in {"one": ("anchor", "positive"), "two": ("question", "answer")}.items():
+        batch = collate([{"dataset_name": name, query: "rain", document: "snow falls"}] * 2)
+        for column, text in ((query, prompts.query + "rain"), (document, prompts.document + "snow falls")):
+            expected = theirs[0].tokenizer([text] * 2, return_tensors="pt")["input_ids"]
+            assert torch.equal(batch[f"{column}_input_ids"], expected), column
+
+
 def test_training_without_a_context_is_refused(tmp_path: Path) -> None:
     """The message names the collator. After training, the vectors of a set context are computed again."""
     theirs = export_and_open(make_model("contextual"), tmp_path)

@@ -94,6 +94,23 @@ def test_unclear_context_is_refused(contextual: SentenceTransformer, options: di
             encode(TEXTS, **options)
 
 
+def test_blind_export_takes_no_documents(tmp_path: Path) -> None:
+    """A model trained without documents refuses them for one call, as `set_context` does."""
+    export_sentence_transformers(make_model("contextual", sequence_dropout=1.0), tmp_path)
+    blind = open_sentence_transformers(tmp_path)
+    vectors = blind.encode(CORPUS[:4], convert_to_tensor=True, without_context="first_stage")
+    tokens = blind[0].preprocess(TEXTS)
+    for call in (
+        lambda: blind.set_context(CORPUS),
+        lambda: blind.encode(TEXTS, context=CORPUS),
+        lambda: blind.encode(TEXTS, dataset_embeddings=vectors),
+        lambda: blind[0].model(**tokens, dataset_input_ids=tokens["input_ids"]),
+    ):
+        with pytest.raises(ValueError, match="trained without documents"):
+            call()
+    np.testing.assert_allclose(blind.encode(TEXTS, prompt_name="document"), blind[0].model.encode(TEXTS), **CLOSE)
+
+
 def test_too_short_length_is_refused(contextual: SentenceTransformer) -> None:
     """With two tokens all texts would have the same vector."""
     contextual.max_seq_length = 2
