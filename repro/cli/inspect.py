@@ -22,8 +22,8 @@ from repro.cli.common import (
     print_progress,
     track_progress,
 )
-from repro.interop.arguments import check_suite
-from repro.interop.named_runs import check_run_is_contextual
+from repro.interop.arguments import check_explained_model, check_suite
+from repro.interop.named_runs import find_named_run
 from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
 from repro.spec import TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
@@ -218,7 +218,10 @@ def explain_context(
     if not query.strip():
         raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
     source = run_id(find_run_by_id(run)) if run else str(model)
-    check_run_is_contextual(source)
+    trained = find_named_run(source)
+    if trained is not None:
+        # by the fields of the run, because opening it may train it
+        check_explained_model(source, trained, num_contexts)
     if suite is not None:
         check_suite(suite)
     # before the imports, because they load torch

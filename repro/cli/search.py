@@ -40,14 +40,16 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search a corpus with a model, and print the best documents with their scores. The index is cached."""
-    from repro.interop.search.index import SearchRequest
-    from repro.interop.search.query import search as find
-
     if not query and sys.stdin.isatty():
         raise ValueError('no query: give one in quotes, repro search MODEL "query", or several on stdin, one per line')
     queries = [text.strip() for text in query or sys.stdin.read().splitlines() if text.strip()]
     if not queries:
         raise ValueError("no query: every line was empty")
+    # before torch is loaded, because that takes seconds
+    print_progress(f"opening {model}")
+    from repro.interop.search.index import SearchRequest
+    from repro.interop.search.query import search as find
+
     results_by_query = find(SearchRequest(model, corpus, context, context_seed), queries, top, print_progress)
     if as_json:
         rows = zip(queries, results_by_query, strict=True)

@@ -66,8 +66,8 @@ class Setting:
     # runs of a first stage to rerank (truncated protocol), by dataset
     candidates: Mapping[str, Hits] | None = None
     pool: Retrieval | None = None  # source of the context "random"
-    # source of the context "wrong", by default another dataset of the suite
-    wrong_from: Retrieval | None = None
+    # sources of the context "wrong" by dataset, by default another dataset of the suite
+    wrong_from: Mapping[str, Retrieval] = field(default_factory=dict)
     widths: Sequence[int] = ()  # prefixes of the vectors to score next to the whole vectors
     keeps_lengths: bool = False  # the vectors are not unit vectors, so prefixes are not normalised
     # rotation of the vectors under "own", whose prefixes are then scored too
@@ -149,7 +149,7 @@ def evaluate_setting(
     """Score an encoder on a suite under each context and width. `collections` are loaded if they are not given."""
     if collections is None:
         collections = read_collections(suite)
-    needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and setting.wrong_from is None
+    needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and not setting.wrong_from
     # A suite with one dataset has no other one, so this is computed only on demand.
     others = wrong_corpora(suite.datasets) if needs_wrong else {}
     system = ModelSystem(encoder, setting, collections, others)
@@ -161,6 +161,12 @@ def evaluate_setting(
         if view in setting.contexts and result.provenance
     ]
     provenance = {**evaluation.provenance, "protocol": protocol, "contexts": contexts}
+    if setting.whitened:
+        provenance["whitened"] = [
+            {"dataset": dataset, **result.provenance["whitening"]}
+            for (_, dataset), result in results.items()
+            if "whitening" in result.provenance
+        ]
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
 
 
@@ -216,8 +222,8 @@ class ModelSystem(System):
             return self.setting.pool
         if source != "wrong":
             return collection.retrieval
-        if self.setting.wrong_from is not None:
-            return self.setting.wrong_from
+        if self.setting.wrong_from:
+            return self.setting.wrong_from[collection.retrieval.name]
         return self.collections[self.others[collection.retrieval.name]].retrieval
 
     def _find_whitening_source(self, view: str) -> str | None:
@@ -231,7 +237,8 @@ class ModelSystem(System):
         context, width, is_rotated = parse_view(kind) if source is None else (OWN, None, False)
         queries, documents, provenance = self._get_vectors(collection, context, is_rotated=is_rotated)
         if source is not None:
-            whiten = self._fit_whitening(collection, source, documents)
+            whiten, details = self._fit_whitening(collection, source, documents)
+            provenance = provenance | {"whitening": details}
             # Queries are whitened by the statistics of the documents. Statistics of test queries would leak the test
             # set.
             queries, documents = whiten(queries), whiten(documents)
@@ -244,27 +251,29 @@ class ModelSystem(System):
         k = TOP_K + collection.num_extra_hits
         return search(queries, documents, retrieval.query_ids, document_ids, k, candidates), provenance
 
-    def _fit_whitening(self, collection: Collection, source: str, documents: np.ndarray) -> AffineMap:
-        """Return the whitening by all distinct documents of a corpus, as `repro adapt` fits it.
+    def _fit_whitening(
+        self, collection: Collection, source: str, documents: np.ndarray
+    ) -> tuple[AffineMap, dict[str, Any]]:
+        """Return the whitening by all distinct documents of a corpus, as `repro adapt` fits it, and its provenance.
 
         A contextual model embeds another corpus under documents of that corpus.
         """
-        if source != OWN:
-            corpus = self.source(collection, make_whitened_view(source))
-            assert corpus is not None, f"vectors are whitened by {source!r}: it is a corpus"
+        corpus = self.source(collection, make_whitened_view(source))
+        assert corpus is not None, f"vectors are whitened by {source!r}: it is a corpus"
+        rows = list_distinct_rows(corpus.documents)
+        if source != OWN or self.setting.candidates is not None:
             if self.setting.num_contexts:
                 context = draw_context("own", corpus, num_contexts=self.setting.num_contexts, seed=self.setting.seed)
                 # The statistics are those of another corpus, which the model must see as its own context.
                 self.encoder.set_context(context.texts, self.setting.seed, collection.document_role)
-            distinct = [corpus.documents[row] for row in list_distinct_rows(corpus.documents)]
-            documents = self.encoder.encode(distinct, collection.document_role)
-        else:
-            rows = list_distinct_rows(self._get_documents(collection.retrieval))
+            documents = self.encoder.encode([corpus.documents[row] for row in rows], collection.document_role)
+        elif len(rows) < len(documents):
             # The common case needs no copy of all vectors.
-            documents = documents if len(rows) == len(documents) else documents[rows]
+            documents = documents[rows]
         shrinkage = DEFAULT_SHRINKAGE if self.setting.shrinkage is None else self.setting.shrinkage
+        details = {"kind": source, "corpus": corpus.name, "num_documents": len(rows), "shrinkage": shrinkage}
         try:
-            return make_whitening_map(Moments.of(documents), shrinkage)
+            return make_whitening_map(Moments.of(documents), shrinkage), details
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from repro.data.beir import find_collections
 from repro.interop.named_runs import find_named_run
@@ -147,20 +147,73 @@ def check_num_contexts(num_contexts: int | None, called: str, maximum: int) -> N
         raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {maximum}")
 
 
-def check_without_context(models: Sequence[str], contexts: Sequence[str], num_contexts: int | None) -> None:
-    """Raise ValueError if context options are given, since none of these models takes a context."""
-    if tuple(contexts) != ("own",) or num_contexts:
-        have = "has" if len(models) == 1 else "have"
-        raise ValueError(f"{' and '.join(models)} {have} no context: leave out --context and --num-contexts")
+class Sizes(Protocol):
+    """The fields of a run, or of the configuration of an opened model, that decide which contexts it takes."""
+
+    @property
+    def architecture(self) -> str:
+        """The architecture."""
+        ...
+
+    @property
+    def sequence_dropout(self) -> float:
+        """The share of context slots that training replaces by the null vector."""
+        ...
+
+    @property
+    def num_contexts(self) -> int:
+        """The number of context documents."""
+        ...
 
 
-def check_contexts_of_run(source: str, contexts: Sequence[str], num_contexts: int | None) -> None:
-    """Raise ValueError if a run's model does not support these contexts. Models other than runs are not checked."""
-    run = find_named_run(source)
-    if run is not None and run.architecture == CONTEXTUAL:
-        check_num_contexts(num_contexts, source, run.num_contexts)
-    elif run is not None:
-        check_without_context([source], contexts, num_contexts)
+def reads_documents(sizes: Sizes | None) -> bool:
+    """Return whether a model takes documents as context. None is a model of another library."""
+    return sizes is not None and sizes.architecture == CONTEXTUAL and sizes.sequence_dropout < 1
+
+
+def is_blind(sizes: Sizes | None) -> bool:
+    """Return whether a model was trained without documents, so that it has the null context alone."""
+    return sizes is not None and sizes.architecture == CONTEXTUAL and sizes.sequence_dropout == 1
+
+
+def check_contexts(
+    models: Mapping[str, Sizes | None],
+    contexts: Sequence[str] = (),
+    num_contexts: int | None = None,
+    *,
+    hint: str = "leave out --context and --num-contexts",
+) -> None:
+    """Check contexts before a model is opened or trained.
+
+    Next to a model that takes documents, any other model is scored without them. So it is not checked.
+
+    Args:
+        models: The models by name. None is a model without contexts.
+        contexts: The requested contexts. Empty for the default of each model.
+        num_contexts: The requested number of context documents.
+        hint: What the message advises if no documents are taken.
+
+    Raises:
+        ValueError: if a model does not support one of the contexts or the number of documents.
+    """
+    reading = {name: sizes for name, sizes in models.items() if sizes is not None and reads_documents(sizes)}
+    for name, sizes in reading.items():
+        if sizes.sequence_dropout == 0 and "null" in contexts:
+            raise ValueError(f"--context null: {name} was trained with sequence_dropout=0, so it has no null context")
+        check_num_contexts(num_contexts, name, sizes.num_contexts)
+    if reading or (not contexts and num_contexts is None):
+        return
+    blind = [name for name, sizes in models.items() if is_blind(sizes)]
+    if not blind:
+        raise ValueError(f"{' and '.join(models)} {'has' if len(models) == 1 else 'have'} no context: {hint}")
+    if num_contexts is not None or set(contexts) != {"null"}:
+        raise ValueError(f"{blind[0]} was trained without documents, so it has the null context alone: {hint}")
+
+
+def check_explained_model(name: str, sizes: Sizes | None, num_contexts: int | None) -> None:
+    """Raise ValueError if a model does not take documents as context, so that nothing can be explained."""
+    hint = "name a model that takes documents as context"
+    check_contexts({name: sizes}, ("own", "wrong"), num_contexts, hint=hint)
 
 
 def check_revision(revision: str | None, *models: str | None) -> None:

@@ -44,10 +44,8 @@ def compute_differences(columns: Sequence[QueryScores], whitened: Container[str]
 
     `whitened` holds the labels of whitened columns.
     """
-    base, *others = columns
     differences = []
-    for column in others:
-        first, other = (column, base) if column.label in whitened else (base, column)
+    for first, other in _pair_columns(columns, whitened):
         low, high = first.interval(other) or (None, None)
         points = first.mean - other.mean
         num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
@@ -55,9 +53,14 @@ def compute_differences(columns: Sequence[QueryScores], whitened: Container[str]
     return differences
 
 
+def _pair_columns(columns: Sequence[QueryScores], whitened: Container[str]) -> list[tuple[QueryScores, QueryScores]]:
+    base, *others = columns
+    return [(column, base) if column.label in whitened else (base, column) for column in others]
+
+
 @dataclass(frozen=True)
 class CollectionDifference:
-    """Lead of one context over another in one collection, in points, with its interval. None: there is one query."""
+    """Lead of one column over another in one collection, in points, with its interval. None: there is one query."""
 
     collection: str
     first: str
@@ -67,16 +70,18 @@ class CollectionDifference:
     high: float | None
 
 
-def compute_collection_differences(columns: Sequence[QueryScores]) -> list[CollectionDifference]:
-    """Compare the first column with each other one in every collection, paired by query."""
-    first, *others = columns
-    sizes = np.bincount(first.strata_Q, minlength=len(first.datasets))
+def compute_collection_differences(
+    columns: Sequence[QueryScores], whitened: Container[str] = ()
+) -> list[CollectionDifference]:
+    """Compare the same pairs of columns as `compute_differences` in every collection, paired by query."""
+    base = columns[0]
+    sizes = np.bincount(base.strata_Q, minlength=len(base.datasets))
     # all in one family, since only differences per collection are used
-    rows = [{"name": name, "family": "", "num_queries": size} for name, size in zip(first.datasets, sizes, strict=True)]
+    rows = [{"name": name, "family": "", "num_queries": size} for name, size in zip(base.datasets, sizes, strict=True)]
     differences = []
-    for other in others:
+    for first, other in _pair_columns(columns, whitened):
         gaps = paired_gaps(first.values_Q, other.values_Q, rows)
-        for name, size in zip(first.datasets, sizes, strict=True):
+        for name, size in zip(base.datasets, sizes, strict=True):
             gap = gaps[name]
             interval = (POINTS * gap.low, POINTS * gap.high) if size > 1 else (None, None)
             differences.append(CollectionDifference(name, first.label, other.label, POINTS * gap.difference, *interval))
@@ -84,7 +89,7 @@ def compute_collection_differences(columns: Sequence[QueryScores]) -> list[Colle
 
 
 def make_collection_view(differences: Sequence[CollectionDifference]) -> View:
-    """Return a table of differences: a row per collection, and two columns per pair of contexts."""
+    """Return a table of differences: a row per collection, and two columns per pair of columns of scores."""
     pairs = list(dict.fromkeys((difference.first, difference.other) for difference in differences))
     header = ["collection"]
     for first, other in pairs:

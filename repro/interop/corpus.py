@@ -1,6 +1,6 @@
 """Documents of a corpus that is searched or adapted to: a BEIR folder, a file, an imported corpus, or a suite by name.
 
-Imports no torch, so that a search with an existing index starts quickly.
+Imports no torch, so that a wrong name is refused before torch is loaded.
 """
 
 from __future__ import annotations

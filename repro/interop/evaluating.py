@@ -15,21 +15,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repro.evaluate.adaptation import WHITENED
+from repro.data.beir import Retrieval, Suite
+from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, WHITENED
 from repro.evaluate.collections import Collection, read_collections
+from repro.evaluate.contexts import wrong_corpora
 from repro.evaluate.first_stage import get_run_tokenizer
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.arguments import (
     BM25,
-    CONTEXTUAL,
-    check_contexts_of_run,
+    Sizes,
+    check_contexts,
     check_device,
     check_folder,
-    check_num_contexts,
     check_revision,
-    check_without_context,
+    is_blind,
+    reads_documents,
     to_device,
 )
 from repro.interop.comparison import (
@@ -49,7 +51,7 @@ from repro.interop.opening import Opened, Progress, find_bm25_run, open_model, o
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import review_seen_queries
-from repro.interop.trained_widths import describe_widths, list_width_warnings, parse_widths
+from repro.interop.trained_widths import describe_widths, get_width, list_width_warnings, parse_widths
 from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
 from repro.model.progress import make_encoding_reporter
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
@@ -118,7 +120,7 @@ class Scores:
         columns: The columns of the table of scores.
         whitened: Labels of the whitened columns.
         differences: Differences in the mean over collections.
-        by_collection: Differences between contexts per collection.
+        by_collection: Differences between the columns of the first model per collection.
         others: Metrics of the other systems by name.
         warnings: Warnings about queries that the model was trained on.
     """
@@ -190,15 +192,15 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     check_whitening_options(request.whiten, request.shrinkage)
     check_folder(folder)
     check_revision(request.revision, request.model, request.compare_with)
-    if request.compare_with is None and find_bm25_run(request.model) is None:
-        check_contexts_of_run(request.model, request.contexts, request.num_contexts)
-    suite = open_suite(request.suite, progress)
-    target = folder or get_default_folder(asdict(request), suite.name)
     models = [request.model] if request.compare_with is None else [request.model, request.compare_with]
-    review = review_seen_queries(models, suite, read_collections(suite), progress, leave_out=request.leave_out_seen)
+    opener = _Opener(request.revision, progress)
+    check_model_options(request, models, opener)
+    whole = open_suite(request.suite, progress)
+    target = folder or get_default_folder(asdict(request), whole.name)
+    collections = read_collections(whole)
+    review = review_seen_queries(models, whole, collections, progress, leave_out=request.leave_out_seen)
     suite = review.suite
-    evaluator = _Evaluator(request, suite, review.collections, target, progress)
-    evaluator.check_context_options(models)
+    evaluator = _Evaluator(request, suite, review.collections, whole, collections, target, opener, progress)
     systems = [evaluator.score_model(model) for model in models]
     if evaluator.includes_bm25 and BM25 not in {system.metadata["architecture"] for system in systems}:
         systems.append(evaluator.score_bm25(BM25))
@@ -223,7 +225,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         columns=tuple(columns),
         whitened=tuple(whitened),
         differences=tuple(compute_differences(columns, whitened)),
-        by_collection=tuple(compute_collection_differences(context_columns)),
+        by_collection=tuple(compute_collection_differences(context_columns, whitened)),
         others={system.metadata["called"]: system.evaluation.metrics for system in others},
         warnings=review.lines,
     )
@@ -285,15 +287,78 @@ def label_views(views: Sequence[str], *, takes_contexts: bool) -> dict[str, str]
 
 
 @dataclass(frozen=True)
-class _Evaluator:
-    """Scores the systems of one evaluation. `_opened` holds models that were opened before their turn."""
+class _Opener:
+    """Opens models. One that is opened before its turn, to check options, is kept until then."""
 
-    request: EvaluationRequest
-    suite: Any
-    collections: Mapping[str, Collection]
-    folder: Path
+    revision: str | None
     progress: Progress
     _opened: dict[str, Opened] = field(default_factory=dict)
+
+    def peek(self, source: str) -> Opened:
+        """Return the model that `take` will return."""
+        if source not in self._opened:
+            self._opened[source] = open_model(source, revision=self.revision, progress=self.progress)
+        return self._opened[source]
+
+    def take(self, source: str) -> Opened:
+        """Return a model and forget it, which frees its memory before the next one is scored."""
+        opened = self.peek(source)
+        del self._opened[source]
+        return opened
+
+
+def is_bm25(source: str) -> bool:
+    """Return whether a model is "bm25" or a run of it."""
+    return source == BM25 or find_bm25_run(source) is not None
+
+
+def check_model_options(request: EvaluationRequest, models: Sequence[str], opener: _Opener) -> None:
+    """Check contexts, whitening and widths against all models, before one is trained or scored.
+
+    A run is checked by its fields. Other models are opened, if there are such options.
+
+    Raises:
+        ValueError: if a model does not support an option that it is scored with, or if no model supports it.
+    """
+    contexts = () if request.contexts == ("own",) else request.contexts
+    if not (contexts or request.num_contexts or request.whiten or request.widths):
+        return
+    sizes: dict[str, Sizes | None] = {}
+    widths: dict[str, int] = {}
+    for source in models:
+        run = find_named_run(source)
+        if is_bm25(source):
+            sizes[source] = None
+        elif run is not None:
+            sizes[source], widths[source] = run, run.hidden_size
+        else:
+            opened = opener.peek(source)
+            sizes[source], widths[source] = opened.config, get_width(opened.model)
+    check_contexts(sizes, contexts, request.num_contexts)
+    for option, value in (("--whiten", " ".join(request.whiten)), ("--width", request.widths)):
+        if value and not widths:
+            raise ValueError(f"{option} {shorten(value)}: {BM25} has no vectors; leave it out")
+    for width in widths.values():
+        parse_widths(request.widths, width)
+    if request.whiten and all(is_blind(sizes[source]) for source in widths):
+        raise ValueError(f"--whiten: {next(iter(widths))} was trained without documents, so leave it out")
+
+
+@dataclass(frozen=True)
+class _Evaluator:
+    """Scores the systems of one evaluation.
+
+    `whole_suite` and `whole_collections` also have the queries and collections that are not scored.
+    """
+
+    request: EvaluationRequest
+    suite: Suite
+    collections: Mapping[str, Collection]
+    whole_suite: Suite
+    whole_collections: Mapping[str, Collection]
+    folder: Path
+    opener: _Opener
+    progress: Progress
 
     @property
     def includes_bm25(self) -> bool:
@@ -303,64 +368,44 @@ class _Evaluator:
         num_documents = sum(len(collection.retrieval.documents) for collection in self.collections.values())
         return num_documents <= BM25_UP_TO
 
-    def check_context_options(self, models: Sequence[str]) -> None:
-        """Raise ValueError if context options are given but no model takes contexts.
-
-        Models are opened only if there are such options.
-        """
-        contexts, num_contexts = self.request.contexts, self.request.num_contexts
-        if (contexts != ("own",) or num_contexts) and not any(map(self._has_context, models)):
-            check_without_context(models, contexts, num_contexts)
-
-    def _has_context(self, source: str) -> bool:
-        run = find_named_run(source)
-        if run is not None or source == BM25:
-            return run is not None and run.architecture == CONTEXTUAL
-        return bool(self._open(source).num_contexts)
-
-    def _open(self, source: str) -> Opened:
-        """Open a model, or return it if it is open already."""
-        if source not in self._opened:
-            self._opened[source] = open_model(source, revision=self.request.revision, progress=self.progress)
-        return self._opened[source]
+    def _find_wrong_corpora(self) -> dict[str, Retrieval]:
+        """Return the wrong corpus of each collection, chosen from the whole suite."""
+        corpus = find_wrong_source(self.request.wrong_from, self.whole_suite, self.progress)
+        if corpus is not None:
+            return dict.fromkeys(self.collections, corpus)
+        others = wrong_corpora(self.whole_suite.datasets)
+        return {name: self.whole_collections[others[name]].retrieval for name in self.collections}
 
     def score_model(self, source: str) -> Scored:
         """Score a model, or BM25 if `source` is "bm25" or a run of it."""
-        if source == BM25 or find_bm25_run(source) is not None:
+        if is_bm25(source):
             return self.score_bm25(source)
         request = self.request
-        opened = self._open(source)
-        # frees the memory of this model before the next one is scored
-        del self._opened[source]
+        opened = self.opener.take(source)
         to_device(opened.model, request.device)
         opened.model.report = make_encoding_reporter(self.progress)
-        num_contexts = opened.num_contexts
         # a model without contexts is scored once, also next to a contextual one
         contexts: tuple[str, ...] = ("own",)
-        if opened.num_contexts:
-            check_num_contexts(request.num_contexts, opened.called, opened.num_contexts)
-            contexts = request.contexts
-            if opened.ours.config.is_blind:
-                if request.whiten:
-                    raise ValueError(f"--whiten: {opened.called} was trained without documents, so leave it out")
-                # next to another model, which may have several contexts, its only one is scored
-                if contexts == ("own",) or (request.compare_with is not None and "null" in contexts):
-                    self.progress(f"{opened.called}: trained without documents, so it is scored under the null context")
-                    contexts = ("null",)
-            if request.num_contexts is not None:
-                num_contexts = request.num_contexts
-        widths = parse_widths(request.widths, opened.model)
+        num_contexts, whitened = opened.num_contexts, request.whiten
+        if reads_documents(opened.config):
+            contexts, num_contexts = request.contexts, request.num_contexts or opened.num_contexts
+        elif is_blind(opened.config):
+            # its only context, also next to a model with several
+            contexts, whitened = ("null",), ()
+            self.progress(f"{opened.called}: trained without documents, so it is scored under the null context")
+        widths = parse_widths(request.widths, get_width(opened.model))
         metadata = describe_model(opened) | describe_widths(opened, widths)
-        needs_wrong = "wrong" in (*contexts, *request.whiten)
+        needs_wrong = "wrong" in (*contexts, *whitened)
+        shrinkage = DEFAULT_SHRINKAGE if request.shrinkage is None else request.shrinkage
         setting = Setting(
             contexts=contexts,
             num_contexts=num_contexts,
             seed=request.context_seed,
-            wrong_from=find_wrong_source(request.wrong_from, self.suite, self.progress) if needs_wrong else None,
+            wrong_from=self._find_wrong_corpora() if needs_wrong else {},
             widths=widths,
             keeps_lengths=bool(getattr(opened.model, "keeps_lengths", False)),
-            whitened=request.whiten,
-            shrinkage=request.shrinkage,
+            whitened=whitened,
+            shrinkage=shrinkage,
         )
         # the key of cached results: everything except texts that decides the scores
         key = {
@@ -370,9 +415,9 @@ class _Evaluator:
             # rounding on a GPU differs and may change the order of close documents
             "device": str(opened.model.device),
         }
-        if request.whiten:
+        if whitened:
             # earlier results were whitened by all documents, including repeated ones
-            key |= {"shrinkage": request.shrinkage, "moments": "distinct documents"}
+            key |= {"shrinkage": shrinkage, "moments": "distinct documents"}
         outputs = self._make_outputs(
             source, opened.called, key, len(contexts), takes_contexts=bool(opened.num_contexts)
         )
@@ -383,13 +428,7 @@ class _Evaluator:
         return scored
 
     def score_bm25(self, source: str) -> Scored:
-        """Score BM25. Raises ValueError if options are given that need vectors, and no other model has any."""
-        request = self.request
-        if source == request.model and request.compare_with is None:
-            if request.whiten:
-                raise ValueError(f"--whiten {' '.join(request.whiten)}: bm25 has no vectors; leave it out")
-            if request.widths is not None:
-                raise ValueError(f"--width {shorten(request.widths)}: bm25 has no vectors; leave it out")
+        """Score BM25, or a run of it."""
         run = find_bm25_run(source)
         tokenizer = UNICODE if run is None else get_run_tokenizer(run)
         outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)

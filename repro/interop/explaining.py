@@ -15,7 +15,7 @@ from repro.analyses.context_words import Explanation, Query, Swap, explain_query
 from repro.data.beir import Suite, SuiteDataset
 from repro.evaluate.collections import Collection, apply_hit_quirks, read_collections
 from repro.evaluate.retrieval import search
-from repro.interop.arguments import check_num_contexts, check_revision, to_device
+from repro.interop.arguments import check_explained_model, check_revision, to_device
 from repro.interop.opening import Progress, open_model, open_suite
 from repro.interop.wrong_corpus import get_wrong_corpus
 from repro.model.contextual import ContextualModel
@@ -47,15 +47,9 @@ def run_explanation(
     """
     check_revision(revision, source)
     opened = open_model(source, revision=revision, progress=progress)
+    check_explained_model(opened.called, opened.config, num_contexts)
     model = opened.model
-    if not isinstance(model, ContextualModel):
-        raise ValueError(f"{opened.called} takes no context: name a contextual model")
-    if model.config.is_blind:
-        raise ValueError(
-            f"{opened.called} was trained without documents, so it has the null context alone: name another "
-            "contextual model"
-        )
-    check_num_contexts(num_contexts, opened.called, opened.num_contexts)
+    assert isinstance(model, ContextualModel), "no other model takes documents"
     to_device(model, device)
     if suite_name is None:
         if opened.run is None:

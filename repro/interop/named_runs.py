@@ -24,15 +24,6 @@ def find_named_run(source: str) -> Run | None:
     return find_run_by_id(source)
 
 
-def check_run_is_contextual(source: str) -> None:
-    """Raise ValueError if `source` is the id of a run without contexts. This avoids training it in vain."""
-    run = find_named_run(source)
-    if run is not None and run.architecture != "contextual":
-        raise ValueError(
-            f"run {source} has the architecture {run.architecture!r}, which takes no context: name a contextual model"
-        )
-
-
 def format_training_line(run: Run) -> str | None:
     """Return a line that announces the training of a run and its length, or None if the run is trained."""
     from repro.train.checkpoint import read_checkpoint_step

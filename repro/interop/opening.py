@@ -17,6 +17,7 @@ from repro.interop.named_runs import find_named_run, format_training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.interop.self_contained import is_self_contained, load_self_contained_model
 from repro.interop.stock_encoder import StockEncoder, check_similarity
+from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
@@ -51,6 +52,11 @@ class Opened:
         if not isinstance(self.model, Model):
             raise ValueError(f"{self.called} is a model of another library ({type(self.model).__name__}), none of ours")
         return self.model
+
+    @property
+    def config(self) -> ModelConfig | None:
+        """The configuration of one of our models. None for a model of another library."""
+        return self.model.config if isinstance(self.model, Model) else None
 
     @property
     def num_contexts(self) -> int:

@@ -22,15 +22,14 @@ def get_width(model: Encoder) -> int:
     return int(config.hidden_size)
 
 
-def parse_widths(text: str | None, model: Encoder) -> tuple[int, ...]:
+def parse_widths(text: str | None, full_width: int) -> tuple[int, ...]:
     """Parse widths such as "16,32,full". Return those below the full width, which is always scored.
 
     Raises:
-        ValueError: if the model's vectors do not have a width.
+        ValueError: if vectors of the full width do not have a width.
     """
     if not text:
         return ()
-    full_width = get_width(model)
     return tuple(width for width in prefixes_in(text, full_width, "--width") if width < full_width)
 
 

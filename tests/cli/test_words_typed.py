@@ -85,7 +85,7 @@ def test_corpus_has_table_and_json() -> None:
         ("evaluate --model bm25 --suite full", "is no BEIR folder"),
         ("evaluate --model bm25 --suite no/where", "--suite no/where: no such folder"),
         ("evaluate --model bm25 --suite scifact", "unknown suite 'scifact'; choose one of"),
-        ("explain-context RUN --query x", "'biencoder', which takes no context"),
+        ("explain-context RUN --query x", "no context: name a model that takes documents"),
         ("explain-context --model full --query x --suite scifact", "unknown suite 'scifact'"),
         ("explain-batch table1 --where sampler", "sampler=: a value is missing"),
         ("explain-batch", "which run"),

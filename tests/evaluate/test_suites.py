@@ -125,6 +125,14 @@ def test_whitening_counts_each_text_once(tmp_path: Path) -> None:
     expected = (whiten(Random().encode(["query"])) @ whiten(Random().encode(repeated)).T)[0]
     hits = read_run(tmp_path / "trec" / "one+whitened" / "one.trec.gz")["q"]
     np.testing.assert_allclose([hits[key] for key in ids], expected, atol=1e-6)
+    # reranking embeds few documents, but is whitened by all of them
+    setting = Setting(whitened=("own",), candidates={"one": {"q": dict.fromkeys(ids[5:9], 1.0)}})
+    reranked = evaluate_setting(Random(), suite, setting, EvaluationOutputs(runs=tmp_path / "few"))
+    hits = read_run(tmp_path / "few" / "one+whitened" / "one.trec.gz")["q"]
+    np.testing.assert_allclose([hits[key] for key in ids[5:9]], expected[5:9], atol=1e-6)
+    for each in (evaluation, reranked):
+        (row,) = each.provenance["whitened"]
+        assert (row["corpus"], row["num_documents"], row["shrinkage"]) == ("one", 30, DEFAULT_SHRINKAGE)
 
 
 def test_reranking_embeds_candidates_only(suite: Suite) -> None:

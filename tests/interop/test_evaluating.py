@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
@@ -104,6 +105,15 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
             assert_difference(row, *(result["metrics"][f"{path}/mean/ndcg_at_10"] for path in (f"zoo+{view}", "zoo")))
             line = next(line for line in lines if line.startswith(f"{view} − {row['other']}:"))
             assert f"{row['points']:+.1f} points" in line and ("not above zero" in line) == (row["low"] <= 0)
+            # both tables have the same direction
+            rows_of_view = [each for each in result["by_collection"] if view in (each["first"], each["other"])]
+            assert {each["first"] for each in rows_of_view} == {view}
+            assert np.mean([each["points"] for each in rows_of_view]) == pytest.approx(row["points"], abs=1e-4)
+        sources = {(each["dataset"], each["kind"]): each for each in result["provenance"]["suite"]["whitened"]}
+        assert sources["far", "wrong"] == {
+            "dataset": "far", "kind": "wrong", "corpus": "near", "num_documents": 40, "shrinkage": 0.9
+        }  # fmt: skip
+        assert len(sources) == 4 and sources["far", "own"]["corpus"] == "far"
 
 
 def test_name_is_no_whitening(desk: Path) -> None:
@@ -154,6 +164,18 @@ def test_copy_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) 
         evaluate("--suite", "zoo/near", *words, "--wrong-from", "twice/again")
 
 
+def test_excluded_collection_is_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong corpora come from the whole suite, also if all queries of a collection were trained on."""
+    seen = {"near": dict.fromkeys(read_collections(open_suite("zoo"))["near"].retrieval.query_ids, True)}
+    monkeypatch.setattr("repro.interop.trained_on.find_seen_queries", lambda *arguments: seen)
+    monkeypatch.setattr("repro.interop.wrong_corpus.DEFAULT_SUITE", "nowhere")
+    words = ("--model", "contextual", "--context", "wrong", "--no-bm25")
+    result = evaluate_json(*words, "--leave-out-seen")
+    assert [row["corpus"] for row in result["provenance"]["suite"]["contexts"]] == ["near"]
+    path = "zoo+wrong/far/ndcg_at_10"
+    assert result["metrics"][path] == evaluate_json(*words)["metrics"][path]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -167,6 +189,12 @@ def test_copy_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) 
         ("evaluate --model contextual --revision main", "--revision main: .*contextual is none"),
         ("evaluate --model contextual --context odd", r"unknown context \['odd'\]"),
         ("evaluate --model contextual --num-contexts 5", "--num-contexts 5: contextual takes 1 to 4"),
+        ("evaluate --compare bm25 contextual --num-contexts 5", "--num-contexts 5: contextual takes 1 to 4"),
+        ("evaluate --compare contextual without-null --context null", "--context null: without-null"),
+        ("evaluate --compare wide plain --width 64", "--width='64': 64 is not a width"),
+        ("evaluate --compare bm25 blind --whiten own", "--whiten: blind was trained without documents"),
+        ("evaluate --model blind --num-contexts 3", "without documents.* --num-contexts"),
+        ("explain-context --query q00 --dataset near --model blind --num-contexts 3", "without documents"),
         ("explain-context --query q00 --dataset near --model contextual --num-contexts 5", "contextual takes 1 to 4"),
         ("evaluate --model plain --whiten mine", "--whiten"),
         ("evaluate --model plain --shrinkage 0.5", "--shrinkage"),
@@ -180,6 +208,9 @@ def test_copy_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_impossible_requests_are_refused(desk: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str) -> None:
     """Nothing is scored before."""
     shutil.copytree("plain", "other")
+    make_model("contextual", sequence_dropout=1.0).save_pretrained("blind")
+    make_model("contextual", sequence_dropout=0.0).save_pretrained("without-null")
+    make_model("biencoder", hidden_size=64).save_pretrained("wide")
     Path("taken").write_text("mine")
     for name in ("evaluate_setting", "evaluate_bm25"):
         monkeypatch.setattr(f"repro.interop.evaluating.{name}", None)
@@ -206,6 +237,18 @@ def test_repeated_command_reads_the_cache(desk: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("repro.model.encoding.TextEncoder.encode_tokens", refuse)
     assert evaluate_json("--model", "plain")["metrics"] == first["metrics"]
     assert evaluate("--model", "plain").count("(cached)") == 4
+
+
+def test_shrinkage_is_in_the_key(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another default would not read earlier results."""
+    words = ("--model", "plain", "--suite", "zoo/near", "--whiten", "own", "--no-bm25", "--out", "out")
+    names = []
+    for shrinkage in (0.9, 0.8):
+        monkeypatch.setattr("repro.interop.evaluating.DEFAULT_SHRINKAGE", shrinkage)
+        (row,) = evaluate_json(*words)["provenance"]["suite"]["whitened"]
+        names.append({path.name for path in Path("out/kept").iterdir()})
+        assert row["shrinkage"] == shrinkage
+    assert len(names[1]) == 2 * len(names[0])
 
 
 def test_other_pooling_is_another_model(desk: Path) -> None:
@@ -337,8 +380,12 @@ def test_blind_model_is_scored_and_exported(desk: Path) -> None:
         evaluate("--model", "blind", "--context", "own", "--context", "null")
     with pytest.raises(ValueError, match="--whiten"):
         evaluate("--no-bm25", "--model", "blind", "--whiten", "own")
-    both = evaluate_json("--no-bm25", "--compare", "contextual", "blind", "--context", "own", "--context", "null")
-    assert both["beside"]["blind"] == expected["metrics"], "under its only context, next to a model with two"
+    # next to another model: under its only context, and not whitened
+    for options in (("--context", "own", "--context", "null"), ("--context", "wrong"), ("--num-contexts", "2")):
+        both = evaluate_json("--no-bm25", "--compare", "contextual", "blind", *options)
+        assert both["beside"]["blind"] == expected["metrics"]
+    words = ("--suite", "zoo/near", "--no-bm25", "--compare", "contextual", "blind", "--whiten", "own")
+    assert list_suites(evaluate_json(*words)["beside"]["blind"]) == {"near+null"}
     run_command("export", "blind", "out", "--to", "sentence-transformers")
     code = Path("out", "README.md").read_text().split("```python\n")[1].split("```")[0]
     found: dict[str, Any] = {}
@@ -346,6 +393,11 @@ def test_blind_model_is_scored_and_exported(desk: Path) -> None:
     ours = open_model("blind").model
     ours.set_context(None)
     np.testing.assert_allclose(found["document_vectors"], ours.encode(found["documents"]), atol=1e-5)
+
+
+def list_suites(metrics: Mapping[str, float]) -> set[str]:
+    """Return the first components of metric paths."""
+    return {path.split("/")[0] for path in metrics}
 
 
 def list_evaluations(desk: Path) -> set[str]:

@@ -27,6 +27,11 @@ PLAIN = "014b857533ba"
 CONTEXTUAL = "5d70dcf65e38"
 # A contextual model on a small corpus, with fewer soft prompts than the authors' format holds.
 SMOKE = run_id(next(run for run in find_experiment("table1").runs("smoke") if run.architecture == "contextual"))
+# Contextual models that are not trained: one without documents, and one without a null context.
+BLIND, WITHOUT_NULL = (
+    run_id(next(run for run in find_experiment(name).runs("smoke") if run.sequence_dropout == dropout))
+    for name, dropout in (("context_blind", 1), ("ablations", 0))
+)
 
 
 def refuse(*arguments: object) -> Never:
@@ -38,6 +43,16 @@ def refuse(*arguments: object) -> Never:
     ("words", "message"),
     [
         (f"evaluate --model {PLAIN} --suite planted --context null", "has no context"),
+        (f"evaluate --model {BLIND} --suite planted --context wrong", "without documents.* leave out --context"),
+        (f"evaluate --model {BLIND} --suite planted --num-contexts 2", "without documents.* and --num-contexts"),
+        (f"evaluate --model {BLIND} --suite planted --whiten own", "--whiten: .*without documents"),
+        (f"evaluate --model {WITHOUT_NULL} --suite planted --context null", "--context null: .*sequence_dropout=0"),
+        (f"evaluate --compare {PLAIN} {BLIND} --suite planted --context own --context wrong", "without documents"),
+        (f"evaluate --compare {CONTEXTUAL} {SMOKE} --suite planted --width 64", "64 is not a width"),
+        (f"explain-context {BLIND} --query x", "without documents.*name a model"),
+        (f"explain-context {SMOKE} --query x --num-contexts 999", "--num-contexts 999"),
+        (f"search {BLIND} x --context own", "without documents.*: leave out --context$"),
+        (f"search {WITHOUT_NULL} x --context null", "--context null: .*sequence_dropout=0"),
         (f"export {SMOKE} x --to official", "--to transformers or --to sentence-transformers"),
     ],
 )

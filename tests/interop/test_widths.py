@@ -61,11 +61,11 @@ def test_impossible_width_is_refused(tmp_path: Path, architecture: str, to: str,
 
 def test_widths_are_checked_against_vectors() -> None:
     model = make_model("biencoder")
-    assert parse_widths("4,8,full", model) == (4, 8) and parse_widths(None, model) == () and get_width(model) == 16
-    assert parse_widths("12,full,3,3", model) == (3, 12), "other models have widths that do not divide the whole"
+    assert parse_widths("4,8,full", 16) == (4, 8) and parse_widths(None, 16) == () and get_width(model) == 16
+    assert parse_widths("12,full,3,3", 16) == (3, 12), "other models have widths that do not divide the whole"
     for text, message in (("4,24", "24 .* from 1 to 16"), ("0", "0 is not a width"), ("4+8", "is not a width")):
         with pytest.raises(ValueError, match=message):
-            parse_widths(text, model)
+            parse_widths(text, 16)
     assert get_width(StockEncoder(as_sentence_transformer(model, width=8))) == 8
 
 

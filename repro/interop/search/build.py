@@ -88,14 +88,8 @@ def set_context(
     documents: dict[str, str],
     context_corpus: Corpus | None,
 ) -> dict[str, Any] | None:
-    """Set the context of a contextual model. Return how it was drawn, or None if the model takes no context.
-
-    Raises:
-        ValueError: if a context was requested of a model without contexts.
-    """
+    """Set the context of a contextual model. Return how it was drawn, or None if the model takes no context."""
     if not opened.num_contexts:
-        if request.context is not None:
-            raise ValueError(f"{opened.called} has no context: leave out --context")
         return None
     texts = documents if context_corpus is None else context_corpus.read()[0]
     drawn_from = context_corpus or corpus

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from repro.interop.arguments import MINILM, find_model_folder
+from repro.interop.arguments import MINILM, check_contexts, find_model_folder
 from repro.interop.corpus import find_corpus
 from repro.interop.named_runs import find_named_run
+from repro.interop.opening import open_model
+from repro.interop.search.build import build_index, encode_queries
 from repro.interop.search.index import CONTEXTS, VERSION, Found, Index, Progress, SearchRequest
 from repro.records.store import try_read_record
 from repro.spec import TRAINED, Run
@@ -17,6 +19,8 @@ from repro.storage.digests import get_cached_digests, hash_json
 from repro.storage.paths import get_home, get_local_records, is_imported, run_folder
 from repro.text import shorten
 from repro.train.checkpoint import CHECKPOINT_FILE
+
+HINT = "leave out --context"
 
 
 def search(request: SearchRequest, queries: Sequence[str], top: int, progress: Progress) -> list[list[Found]]:
@@ -29,30 +33,23 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
         request, note = choose_model(request)
         progress(f"searching {request.corpus} with {request.model}{note}")
     run = find_named_run(request.model)
+    contexts = [] if request.context is None else [request.context]
+    if run is not None:
+        # by the fields of the run, because opening it may train it
+        check_contexts({request.model: run}, contexts, hint=HINT)
     corpus = find_corpus(_get_corpus_name(request, run))
-    context_corpus = None
-    if request.context is not None and request.context not in CONTEXTS:
-        context_corpus = find_corpus(request.context)
-
-    def locate(context: str) -> Index:
-        drawn_from = context if context_corpus is None else context_corpus.key
-        key = [VERSION, get_model_key(request.model, run), corpus.key, request.context_seed, drawn_from]
-        return Index(get_home() / "search" / hash_json(key)[:16])
-
-    from repro.interop.opening import open_model
-    from repro.interop.search.build import build_index, encode_queries
-
-    if not any(locate(context).is_built for context in ([request.context] if request.context else CONTEXTS)):
-        progress(f"opening {request.model}; the index of {corpus.name} is built once and cached")
+    context_corpus = None if {*contexts} <= {*CONTEXTS} else find_corpus(contexts[0])
     opened = open_model(request.model, progress=progress)
-    default = "null" if opened.num_contexts and opened.ours.config.is_blind else "own"
-    # opening may have trained the run, so its weights and the key have changed
-    index = locate(request.context or default)
+    check_contexts({request.model: opened.config}, contexts, hint=HINT)
+    if opened.num_contexts and not contexts:
+        request = replace(request, context="null" if opened.ours.config.is_blind else "own")
+    drawn_from = (request.context or "own") if context_corpus is None else context_corpus.key
+    # after opening, which may have trained the run, so that its weights are in the key
+    key = [VERSION, get_model_key(request.model, run), corpus.key, request.context_seed, drawn_from]
+    index = Index(get_home() / "search" / hash_json(key)[:16])
     if not index.is_built:
-        drawn = replace(request, context=request.context or default) if opened.num_contexts else request
-        build_index(opened, drawn, corpus, context_corpus, index.folder, progress)
-    if request.context is not None and index.settings["context"] is None:
-        raise ValueError(f"{request.model} has no context: leave out --context")
+        progress(f"the index of {corpus.name} is built once and cached")
+        build_index(opened, request, corpus, context_corpus, index.folder, progress)
     return [index.search(vector_D, top) for vector_D in encode_queries(opened, index, queries)]
 
 
