@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from repro.analyses import Measured
+from repro.batches.negatives import as_near
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes
@@ -64,7 +65,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
 def _compare_pairs(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str, float]:
     others_MM = ~np.eye(len(queries_MD), dtype=bool)
     scores_MM = queries_MD @ documents_MD.T
-    plausible_MM = scores_MM >= np.diag(scores_MM)[:, None]
+    plausible_MM = as_near(scores_MM, queries_MD[:, None], documents_MD[:, None])
     return {
         "similarity": float((documents_MD @ documents_MD.T)[others_MM].mean()),
         "difficulty": float(scores_MM[others_MM].mean()),

@@ -210,6 +210,22 @@ def test_copies_of_own_vector_are_plausible(tmp_path: Path) -> None:
     assert answers == ["it is", "yes", *["no"] * 10]
 
 
+def test_copies_in_a_cluster_are_plausible(tmp_path: Path) -> None:
+    """Every document of a cluster scores as the positive does, up to the last bit of its vector."""
+    vectors = np.random.default_rng(0).normal(size=(65, 384)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    documents = np.tile(vectors[64], (64, 1))
+    documents[::2] = np.nextafter(documents[::2], np.float32(2))
+    parts = {
+        "pairs": HandMadePairs([0] * 64),
+        "embeddings": {"query": vectors[:64], "document": documents}.get,
+        "clusters": SimpleNamespace(assignment_N=np.zeros(64, int)),
+    }
+    run = base("desk", sampler="cluster", cluster_size=64)
+    measured = cluster.measure(make_inputs(run, **parts), None, tmp_path)
+    assert measured.metrics["cluster/plausible"] == measured.metrics["domain/plausible"] == 1.0
+
+
 def test_clusters_are_compared_with_domain_draws(tmp_path: Path) -> None:
     angles = [0.0, 0.2, 0.5, 1.0, 1.1, 1.5]
     documents, queries = make_unit_vectors(*angles), make_unit_vectors(*(angle + 0.15 for angle in angles))
