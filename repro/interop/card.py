@@ -47,63 +47,65 @@ def make_model_card(
     library: str,
     how_to_use: Sequence[str],
     *,
+    training_run: Run | None = None,
     width: int | None = None,
     install: str = "",
 ) -> str:
     """Return the card as Markdown with its front matter. Unknown facts are marked as unknown.
 
     Args:
-        opened: The model, and the run that trained it if it is known.
+        opened: The model, and its run if it was opened as one.
         name: The heading.
         library: The format of the folder.
         how_to_use: Lines of Python.
+        training_run: The run that trained a model which was not opened by its run. Its scores are not shown, because
+            the weights of a folder may have changed.
         width: Size that the vectors were cut to.
         install: What a program needs that opens the folder.
     """
     config = opened.ours.config
     reads_documents = opened.num_contexts and not config.is_blind
     limits = [limit for limit in LIMITS if reads_documents or limit != CONTEXT_NOTE]
-    records = [] if opened.run is None else find_records([opened.run])
+    run = opened.run or training_run
+    records = [] if run is None else find_records([run])
+    scored = [] if opened.run is None else records
     front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
     size = f"{width or config.hidden_size} numbers"
     if width:
         size += f", the first of {config.hidden_size}. Scores below are those of whole vectors unless stated otherwise"
+    unknown = f"Not known: the weights came from {opened.called!r}."
     code = "```python\n" + "\n".join(how_to_use) + "\n```"
     parts = [
         f"# {name}",
         f"A {config.architecture} text encoder with vectors of {size}.",
-        "## Scores\n\n" + _format_scores(records),
+        "## Scores\n\n" + _format_scores(scored),
         "## Use\n\n" + (f"Install: {install}.\n\n" if install else "") + code,
         "## Context\n\n" + _describe_context(opened, library),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
-        "## Data\n\n" + _describe_data(opened, records),
-        "## Recipe\n\n" + _describe_recipe(opened, records),
-        "## Digests\n\n" + "\n".join(_list_digests(opened, records)),
+        "## Data\n\n" + ("Not known." if run is None else _describe_data(run, records)),
+        "## Recipe\n\n" + (unknown if run is None else _describe_recipe(run, records)),
+        "## Digests\n\n" + "\n".join(_list_digests(opened, scored)),
     ]
     return "\n".join(front) + "\n\n" + "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def _describe_recipe(opened: Opened, records: Sequence[Record]) -> str:
-    if opened.run is None:
-        return f"Not known: the weights came from {opened.called!r}."
-    rows = tuple((name, str(value)) for name, value in difference(opened.run).items())
-    lines = [as_markdown(View(f"Run {run_id(opened.run)}; what differs from its scale:", ("field", "value"), rows))]
+def _describe_recipe(run: Run, records: Sequence[Record]) -> str:
+    rows = tuple((name, str(value)) for name, value in difference(run).items())
+    lines = [as_markdown(View(f"Run {run_id(run)}; what differs from its scale:", ("field", "value"), rows))]
     for record in records:
         training = record.provenance.get("training", {})
         lines.append(
             f"{training.get('num_parameters', 'unknown')} parameters, {training.get('num_steps')} steps of "
-            f"{opened.run.batches_a_step * opened.run.batch_size} pairs; "
+            f"{run.batches_a_step * run.batch_size} pairs; "
             f"code at commit {record.provenance.get('commit')}."
         )
     return "\n".join(lines)
 
 
-def _describe_data(opened: Opened, records: Sequence[Record]) -> str:
-    if opened.run is None:
-        return "Not known."
+def _describe_data(run: Run, records: Sequence[Record]) -> str:
     num_pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
-    corpora = [_format_corpus(phase) for phase in (get_first_phase(opened.run), opened.run) if phase is not None]
+    corpora = [_format_corpus(phase) for phase in (get_first_phase(run), run) if phase is not None]
     return (
         f"Trained on {', then on '.join(corpora)}; {', '.join(num_pairs) or 'an unknown number of'} pairs at the end."
     )

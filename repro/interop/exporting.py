@@ -83,18 +83,20 @@ def export_model(
     opened.ours.to("cpu")
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     check_format(opened.ours.architecture, to)
-    warnings = [] if width is None else list_export_warnings(opened, width)
+    training_run = opened.run or find_training_run(source)
+    warnings = [] if width is None else list_export_warnings(opened, width, training_run)
     # An empty folder is replaced.
     with atomic_folder(folder, must_be_first=True) as part:
         _write(opened.ours, part, to, width)
-        training_run = opened.run or find_training_run(source)
         if training_run is not None:
             write_trained_on(part, training_run)
         with atomic_file(part / CARD) as card:
             # The card names the folder without its path, because it is moved or uploaded.
             usage = [*_list_opening_code(opened, Path(folder.name), to), "", *_list_ranking_code(opened, to)]
             install = INSTALL[_get_opener_name(opened, to)]
-            text = make_model_card(opened, folder.name, to, usage, width=width, install=install)
+            text = make_model_card(
+                opened, folder.name, to, usage, training_run=training_run, width=width, install=install
+            )
             card.write_text(text, encoding="utf-8")
     code = [f"  {line}" for line in _list_opening_code(opened, folder, to)]
     return [*warnings, f"wrote {folder}; open it with", *code]

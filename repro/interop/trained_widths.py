@@ -10,7 +10,7 @@ from repro.evaluate.suites import Encoder, get_path_name
 from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
 from repro.report.scores import POINTS, list_variants
-from repro.spec import nested_widths
+from repro.spec import Run, nested_widths
 from repro.spec.validation import prefixes_in
 
 
@@ -33,18 +33,16 @@ def parse_widths(text: str | None, full_width: int) -> tuple[int, ...]:
     return tuple(width for width in prefixes_in(text, full_width, "--width") if width < full_width)
 
 
-def find_untrained_widths(opened: Opened, widths: Sequence[int]) -> list[int] | None:
-    """Return the widths that the training loss did not include. None if the training run is unknown."""
-    if opened.run is None:
-        return None
-    return [width for width in widths if width not in nested_widths(opened.run)]
+def find_untrained_widths(run: Run | None, widths: Sequence[int]) -> list[int] | None:
+    """Return the widths that the loss of a training run did not include. None if the run is unknown."""
+    return None if run is None else [width for width in widths if width not in nested_widths(run)]
 
 
 def describe_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
     """Return the provenance of the scored prefixes, empty if there are none."""
     if not widths:
         return {}
-    return {"widths": list(widths), "untrained_widths": find_untrained_widths(opened, widths)}
+    return {"widths": list(widths), "untrained_widths": find_untrained_widths(opened.run, widths)}
 
 
 def list_width_warnings(metadata: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:
@@ -68,9 +66,9 @@ def list_width_warnings(metadata: Mapping[str, Any], suite: str, metrics: Mappin
     return lines
 
 
-def list_export_warnings(opened: Opened, width: int) -> list[str]:
-    """Return a warning if a model is exported at a width below the full one that it was not trained for."""
-    untrained = find_untrained_widths(opened, [width])
+def list_export_warnings(opened: Opened, width: int, run: Run | None) -> list[str]:
+    """Return a warning if a model is exported at a width below the full one that its run did not train it for."""
+    untrained = find_untrained_widths(run, [width])
     if untrained == [] or width == get_width(opened.model):
         return []
     verb = "is not known to be" if untrained is None else "was not"

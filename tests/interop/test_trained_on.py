@@ -68,6 +68,9 @@ def test_trained_queries_are_counted(desk: Path, run: str) -> None:
         result = json.loads(run_command(*words, "--model", to, "--json"))
         assert result["provenance"]["trained_on"] == {to: expected}
     run_command("export", "transformers", "again", "--to", "sentence-transformers")
+    card = Path("again", "README.md").read_text()
+    assert "Trained on the corpus `mine@" in card and f"Run {run};" in card and "Not known" not in card
+    assert "Not evaluated here." in card
     (Path("transformers") / "trained_on.json").unlink()
     result = json.loads(run_command(*words, "--compare", "transformers", "again", "--json"))
     assert result["provenance"]["trained_on"] == {"again": expected}

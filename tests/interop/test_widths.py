@@ -70,12 +70,11 @@ def test_widths_are_checked_against_vectors() -> None:
 
 
 def test_untrained_prefixes_are_warned_about() -> None:
-    model = make_model("biencoder")
-    trained, unknown = Opened(model, "it", base("smoke", nested_sizes="8+16")), Opened(model, "it")
-    assert find_untrained_widths(trained, (4, 8)) == [4] and find_untrained_widths(unknown, (4, 8)) is None
-    for opened, width in ((trained, 16), (trained, 8), (unknown, 16)):
-        assert list_export_warnings(opened, width) == []
-    assert "was not trained for prefixes of 4" in list_export_warnings(trained, 4)[0]
+    opened, run = Opened(make_model("biencoder"), "it"), base("smoke", nested_sizes="8+16")
+    assert find_untrained_widths(run, (4, 8)) == [4] and find_untrained_widths(None, (4, 8)) is None
+    for trained, width in ((run, 16), (run, 8), (None, 16)):
+        assert list_export_warnings(opened, width, trained) == []
+    assert "was not trained for prefixes of 4" in list_export_warnings(opened, 4, run)[0]
     scores = {"zoo/mean/ndcg_at_10": 0.5, "zoo+width4/mean/ndcg_at_10": 0.4, "zoo+width8/mean/ndcg_at_10": 0.3}
     (line,) = list_width_warnings({"called": "it", "widths": [4, 8], "untrained_widths": [4]}, "zoo", scores)
     assert "prefixes of 4 dimensions; they lose 10.0 points" in line
