@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
@@ -28,27 +28,17 @@ from mteb.abstasks import (
     AbsTaskRetrieval,
     AbsTaskSTS,
 )
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval
-from repro.evaluate.mteb.task import split_data
+from repro.evaluate.mteb.task import SPLIT, make_local_task, split_data
 from repro.evaluate.polarity import list_gensim_texts, load_film_reviews
 from repro.evaluate.retrieval import ENGLISH, search_bm25
 from repro.seeds import make_rng
 
-MAIN_SCORES = {
-    "Classification": "accuracy",
-    "Clustering": "v_measure",
-    "PairClassification": "max_ap",
-    "Reranking": "map_at_1000",
-    "Retrieval": "ndcg_at_10",
-    "STS": "cosine_spearman",
-}
 RERANKED = 20
 TEXTS_PER_LABEL = 60
 # use every fourth of the 1225 pairs of 50 news texts, since texts are embedded once per pair
 NEWS_STRIDE = 4
-SPLIT = "test"
 RERANKED_ENDING = "-reranked"
 Labelled = tuple[list[str], list[str]]
 
@@ -187,23 +177,7 @@ def _make_task(kind: type[AbsTask], name: str, category: str, data: dict[str, An
     """Return a task of an mteb class with this data. Its revision is a digest of the data."""
     # mteb expects retrieval data by subset, and the data of other tasks by split
     dataset = {"default": data} if category in ("Retrieval", "Reranking") else DatasetDict(data)
-    metadata = TaskMetadata(
-        name=name,
-        description=f"{category} on {name}, from texts of this machine.",
-        dataset={"path": f"local/{name}", "revision": _compute_digest(data)},
-        type=cast(Any, category),
-        category="t2t",
-        modalities=["text"],
-        eval_splits=[SPLIT],
-        eval_langs=["eng-Latn"],
-        main_score=MAIN_SCORES[category],
-    )
-
-    def load_data(task: Any, **_: Any) -> None:
-        task.dataset = dataset
-        task.data_loaded = True
-
-    return type(f"Local{category}", (kind,), {"metadata": metadata, "load_data": load_data})()
+    return make_local_task(kind, name, category, dataset, _compute_digest(data))
 
 
 def _compute_digest(data: dict[str, Any]) -> str:

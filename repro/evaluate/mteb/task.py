@@ -1,11 +1,11 @@
-"""Wrap one of our collections as an mteb task, to use mteb's evaluation and result files offline."""
+"""Wrap texts of this machine as mteb tasks, to use the evaluation and result files of mteb offline."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from datasets import Dataset
-from mteb.abstasks import AbsTaskRetrieval
+from mteb.abstasks import AbsTask, AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval, match_quirks
@@ -14,6 +14,14 @@ from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.retrieval import clip_negative_grades
 
 SPLIT = "test"
+MAIN_SCORES = {
+    "Classification": "accuracy",
+    "Clustering": "v_measure",
+    "PairClassification": "max_ap",
+    "Reranking": "map_at_1000",
+    "Retrieval": "ndcg_at_10",
+    "STS": "cosine_spearman",
+}
 BOTH_SIDES = {"QuoraRetrieval"}
 """Names of tasks whose documents are questions, so they carry the query prompt. The first is from the authors."""
 
@@ -24,19 +32,13 @@ def retrieval_task(retrieval: Retrieval) -> AbsTaskRetrieval:
     The name of the task ends with the digest, because mteb caches results by name and ignores the revision. The
     peculiarities of a known collection apply if the content matches them.
     """
-    quirks = match_quirks(find_quirks(retrieval.name), retrieval)
-
-    class Collection(AbsTaskRetrieval):
-        metadata = _build_metadata(retrieval)
-        ignore_identical_ids = quirks.removes_self_hits
-
-        def load_data(self, num_proc: int | None = None, **_: Any) -> None:
-            self.dataset = {"default": {SPLIT: split_data(retrieval)}}
-            self.data_loaded = True
-
+    quirks, digest = match_quirks(find_quirks(retrieval.name), retrieval), compute_content_digest(retrieval)
+    name, data = f"{retrieval.name}-{digest[:8]}", {"default": {SPLIT: split_data(retrieval)}}
     if quirks.asks_on_both_sides:
-        BOTH_SIDES.add(Collection.metadata.name)
-    return Collection()
+        BOTH_SIDES.add(name)
+    return make_local_task(
+        AbsTaskRetrieval, name, "Retrieval", data, digest, ignore_identical_ids=quirks.removes_self_hits
+    )
 
 
 def split_data(retrieval: Retrieval) -> Any:
@@ -49,16 +51,24 @@ def split_data(retrieval: Retrieval) -> Any:
     }
 
 
-def _build_metadata(retrieval: Retrieval) -> TaskMetadata:
-    digest = compute_content_digest(retrieval)
-    return TaskMetadata(
-        name=f"{retrieval.name}-{digest[:8]}",
-        description=f"The collection {retrieval.name} of this machine.",
-        dataset={"path": f"local/{retrieval.name}", "revision": digest},
-        type="Retrieval",
+def make_local_task(
+    kind: type[AbsTask], name: str, category: str, dataset: Any, revision: str, **attributes: Any
+) -> Any:
+    """Return a task of an mteb class with this data in the format of mteb, and further class attributes."""
+    metadata = TaskMetadata(
+        name=name,
+        description=f"{category} on {name}, from texts of this machine.",
+        dataset={"path": f"local/{name}", "revision": revision},
+        type=cast(Any, category),
         category="t2t",
         modalities=["text"],
         eval_splits=[SPLIT],
         eval_langs=["eng-Latn"],
-        main_score="ndcg_at_10",
+        main_score=MAIN_SCORES[category],
     )
+
+    def load_data(task: Any, **_: Any) -> None:
+        task.dataset = dataset
+        task.data_loaded = True
+
+    return type(f"Local{category}", (kind,), {"metadata": metadata, "load_data": load_data, **attributes})()
