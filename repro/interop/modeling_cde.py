@@ -504,7 +504,7 @@ class CdeModel(CdePreTrainedModel):
         return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
     def get_call_options(self) -> dict[str, Tensor]:
-        """Return the current context. Empty for a model trained without documents, which always has the null context."""
+        """Return the current context. Empty for a model trained without documents, which has the null context alone."""
         return {} if self.is_blind else {"dataset_embeddings": self.current_context()}
 
     def current_context(self) -> Tensor:
