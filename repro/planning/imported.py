@@ -155,7 +155,7 @@ class Planned:
         if self.corpus.held_out_domains:
             domains = ", ".join(self.corpus.held_out_domains)
             return [
-                f"  held out: {share}, all of {domains}, with queries of up to {rules.max_documents} documents each"
+                f"  held out: {share}, all of {domains}. Queries come from at most {rules.max_documents} documents of each"
             ]
         sizes = self.report["suite"].values()
         if self.corpus.drawn_side == "query":

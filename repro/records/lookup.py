@@ -25,7 +25,8 @@ from repro.text import format_spans, shorten
 
 RECORDS = (get_local_records, get_published_records)
 MAX_RUNS = 50_000
-YAML_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+YAML_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+][0-9]+$")
+"""A sign is required, because the id of a run may be digits around an e."""
 FILES = (".json", ".yaml", ".yml")
 MAX_SELECTOR_CHARACTERS = 80
 ID_PREFIX = re.compile(r"[0-9a-f]{1,12}")
@@ -203,7 +204,7 @@ def _read_yaml(path: Path) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Reads 1e-4 as a number, as YAML 1.2 does. YAML 1.1 requires a point and a sign."""
+        """Reads 1e-4 as a number, as YAML 1.2 does. YAML 1.1 requires a point, too."""
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", YAML_EXPONENT, list("+-.0123456789"))
     check_regular(path, most_bytes=MAX_BYTES)

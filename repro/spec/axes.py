@@ -121,7 +121,7 @@ def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
             raise ValueError(f'"axes": {name} has no value')
         parsed: list[Any] = []
         for item in items:
-            # texts are parsed as on a command line, because YAML reads 3e-5 as a text
+            # texts are parsed as on a command line, for ranges such as 1..5
             parsed += _parse_text(name, item) if isinstance(item, str) else [item]
         axes[name] = _validate_values(name, parsed)
     return axes

@@ -424,12 +424,28 @@ def test_options_that_cannot_apply_are_refused(tmp_path: Path) -> None:
 
 
 def test_pairs_next_to_collections_are_not_ignored(tmp_path: Path) -> None:
-    """A folder with both is refused. The message has the option that trains on the pairs."""
+    """A folder with both is refused. The message has the option that trains on the pairs. Other tables are skipped."""
     exam = write_evaluation_set(tmp_path / "all" / "exam")
+    (tmp_path / "all" / "scores.csv").write_text("model,ndcg\nminilm,0.5\n")
+    assert import_source(tmp_path / "all", name="judged").only_evaluates
+    (tmp_path / "all" / "scores.csv").unlink()
     write_rows(tmp_path / "all" / "x.jsonl", make_rows())
-    with pytest.raises(ValueError, match=rf"files of pairs \(x\.jsonl\) .* --evaluate-on {exam}"):
+    with pytest.raises(ValueError, match=r"files of pairs \(x\.jsonl\) and collections .*\(exam\).*--evaluate-on"):
         import_source(tmp_path / "all", name="mine")
     assert import_source(tmp_path / "all", name="mine", evaluate_on=exam).found.num_kept == 400
+
+
+def test_given_collections_decide_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given queries do not search the other documents of a BEIR folder, so the name of the corpus ignores these."""
+    folder, exam = write_training_folder(tmp_path / "c"), write_evaluation_set(tmp_path / "exam")
+    digests = []
+    for extra in ("", '{"_id": "extra", "text": "a document without a judgement"}\n'):
+        with (folder / "corpus.jsonl").open("a") as corpus:
+            corpus.write(extra)
+        monkeypatch.setenv("REPRO_HOME", str(tmp_path / f"home{len(extra)}"))
+        judged = import_source(folder, name="judged", evaluate_on=exam)
+        digests.append((judged.digest, import_source(folder, name="own").digest))
+    assert [len(set(each)) for each in zip(*digests, strict=True)] == [1, 2]
 
 
 @pytest.mark.parametrize(("num_documents", "recipe"), [(1, 9), (3, 10), (10, 10)])

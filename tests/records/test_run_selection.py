@@ -346,6 +346,13 @@ def test_yaml_numbers_have_any_form(tmp_path: Path, number: str) -> None:
     assert read_runs(path) == [base("smoke", learning_rate=0.0001)]
 
 
+def test_ids_in_yaml_stay_texts(tmp_path: Path) -> None:
+    """An id may consist of digits around an e."""
+    path = tmp_path / "grid.yaml"
+    path.write_text("{runs: 3e2539896250, axes: {seed: 901}}")
+    assert read_runs(path) == [replace(find_run_by_id("3e2539896250"), seed=901)]
+
+
 def test_every_field_is_explained() -> None:
     """`repro fields` explains every field. A word filters them, and a misspelt one gets a suggestion."""
     rows = {row["name"]: row for row in json.loads(run_command("fields", "--json"))}

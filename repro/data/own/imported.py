@@ -48,7 +48,7 @@ from repro.data.own.importing import (
 )
 from repro.data.pairs import Side, read_pairs, write_pairs
 from repro.data.paper.quirks import Quirks
-from repro.data.readers import get_domain_name
+from repro.data.readers import get_domain_name, read_foreign_rows
 from repro.data.wording import normalize_loosely
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, read_json
@@ -100,7 +100,7 @@ class ImportedCorpus:
 
     @property
     def drawn_side(self) -> Side:
-        """The texts of which a tenth is held out."""
+        """The texts of which a tenth is held out, and a twentieth set apart."""
         return "query" if self.recipe == RECIPES["query"] else "document"
 
     @property
@@ -150,7 +150,7 @@ def import_source(
             write_documents(train_path, part / IMPORT_FOLDER / DOCUMENTS_FILE, name)
         if given:
             write_given(part / GIVEN_FOLDER, name, given, test_path or train_path)
-        recipe = RECIPES[_choose_side(part)]
+        recipe = RECIPES["document" if hold_out else _choose_side(part)]
         digest = _compute_digest(list_content_files(part), hold_out, recipe)
         metadata = {"name": name, "digest": digest, "held_out_domains": hold_out, "recipe": recipe}
         if test_path is not None:
@@ -161,13 +161,22 @@ def import_source(
 
 def _check_no_pairs(source: Path, collection: Path) -> None:
     """Raise ValueError if a folder of collections has files of pairs, which would be ignored."""
-    paths = [] if is_beir(source) else list_files_to_read(source)
+    paths = [] if is_beir(source) else list(filter(_holds_pairs, list_files_to_read(source)))
     if paths:
         names = shorten(", ".join(str(path.relative_to(source)) for path in paths))
         raise ValueError(
-            f"{source} has both files of pairs ({names}) and collections to evaluate on: add --evaluate-on {collection} "
-            "to train on the pairs, or move them elsewhere to import the collections"
+            f"{source} has both files of pairs ({names}) and collections to evaluate on "
+            f"({collection.relative_to(source)}). To train on the pairs, give the collections with --evaluate-on (unpack "
+            "an archive first). To evaluate only, move the pairs elsewhere"
         )
+
+
+def _holds_pairs(path: Path) -> bool:
+    """Return whether a file has columns of queries and documents. Other tables lie next to collections, too."""
+    try:
+        return next(read_foreign_rows(path), None) is not None
+    except ValueError:
+        return False
 
 
 def _choose_side(folder: Path) -> Side:
@@ -270,7 +279,7 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
             pairs,
             corpus.held_out_domains,
             near_duplicates=near_duplicates,
-            side="document" if corpus.held_out_domains else corpus.drawn_side,
+            side=corpus.drawn_side,
         )
         documents = corpus.folder / IMPORT_FOLDER / DOCUMENTS_FILE
         searched = holdout.extend_to_all_documents(
@@ -356,9 +365,10 @@ def explain_none_set_apart(corpus: str) -> str:
 
 
 def list_content_files(folder: Path) -> list[Path]:
-    """Return the files of an imported corpus: its pairs and documents, then its evaluation collections."""
-    own_files = [folder / IMPORT_FOLDER / name for name in (PAIRS_FILE, DOCUMENTS_FILE)]
-    paths = [*own_files, *sorted((folder / GIVEN_FOLDER).rglob("*.*"))]
+    """Return the files of an imported corpus that decide its training pairs and its suite."""
+    given = sorted((folder / GIVEN_FOLDER).rglob("*.*"))
+    # given queries search the documents that were given with them
+    paths = [folder / IMPORT_FOLDER / PAIRS_FILE, *(given or [folder / IMPORT_FOLDER / DOCUMENTS_FILE])]
     return [path for path in paths if path.is_file()]
 
 
