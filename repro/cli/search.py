@@ -45,8 +45,6 @@ def search(
     queries = [text.strip() for text in query or sys.stdin.read().splitlines() if text.strip()]
     if not queries:
         raise ValueError("no query: every line was empty")
-    # before torch is loaded, because that takes seconds
-    print_progress(f"opening {model}")
     from repro.interop.search.index import SearchRequest
     from repro.interop.search.query import search as find
 

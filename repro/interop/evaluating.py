@@ -215,7 +215,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         provenance=provenance
         | {
             "model": first.metadata,
-            "beside": [system.metadata for system in others],
+            "beside": [system.metadata | system.list_sources() for system in others],
             "cut": first.cut,
             "unknown_tokens": first.unknown,
             "suite": first.evaluation.provenance,
@@ -241,6 +241,11 @@ class Scored:
     evaluation: Evaluation
     cut: dict[str, float | None] = field(default_factory=dict)
     unknown: dict[str, float | None] = field(default_factory=dict)
+
+    def list_sources(self) -> dict[str, Any]:
+        """Return the provenance of its contexts and its whitening, if it has any."""
+        provenance = self.evaluation.provenance
+        return {name: provenance[name] for name in ("contexts", "whitened") if provenance.get(name)}
 
 
 def list_columns(suite: str, systems: Sequence[Scored]) -> tuple[list[QueryScores], list[str]]:

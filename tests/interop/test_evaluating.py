@@ -114,6 +114,8 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
             "dataset": "far", "kind": "wrong", "corpus": "near", "num_documents": 40, "shrinkage": 0.9
         }  # fmt: skip
         assert len(sources) == 4 and sources["far", "own"]["corpus"] == "far"
+    (second,) = evaluate_json("--compare", "bm25", *words[1:])["provenance"]["beside"]
+    assert second["whitened"] == result["provenance"]["suite"]["whitened"]
 
 
 def test_name_is_no_whitening(desk: Path) -> None:
