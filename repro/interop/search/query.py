@@ -39,7 +39,6 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
         check_contexts({request.model: run}, contexts, hint=HINT)
     corpus = find_corpus(_get_corpus_name(request, run))
     context_corpus = None if {*contexts} <= {*CONTEXTS} else find_corpus(contexts[0])
-    progress(f"opening {request.model}")
     opened = open_model(request.model, progress=progress)
     check_contexts({request.model: opened.config}, contexts, hint=HINT)
     if opened.num_contexts and not contexts:
