@@ -74,12 +74,17 @@ def list_visible_gpus() -> list[str]:
     return [str(index) for index, line in enumerate(completed.stdout.splitlines()) if line.startswith("GPU ")]
 
 
+def count_gpus_per_run(profile: Profile, gpus: Sequence[str]) -> int:
+    """Return the GPUs that this machine's queue gives each run: those of the profile, or one if there are any."""
+    return profile.gpus_per_run or (1 if gpus else 0)
+
+
 def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
     """Divide the GPUs and cores of a machine into slots.
 
     Raises ValueError if a run needs more GPUs than the machine has.
     """
-    gpus_per_slot = profile.gpus_per_run or (1 if gpus else 0)
+    gpus_per_slot = count_gpus_per_run(profile, gpus)
     if gpus_per_slot > len(gpus):
         raise ValueError(f"profile {profile.name} gives each run {gpus_per_slot} GPUs, this machine shows {list(gpus)}")
     if gpus_per_slot:

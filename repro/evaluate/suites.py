@@ -74,7 +74,7 @@ class Setting:
     directions_WW: np.ndarray | None = None
     # corpora that the vectors under "own" are also whitened by: own, wrong
     whitened: Sequence[str] = ()
-    shrinkage: float | None = None  # of the whitening, by default DEFAULT_SHRINKAGE
+    shrinkage: float = DEFAULT_SHRINKAGE  # of the whitening
 
     @property
     def views(self) -> list[str]:
@@ -270,7 +270,7 @@ class ModelSystem(System):
         elif len(rows) < len(documents):
             # The common case needs no copy of all vectors.
             documents = documents[rows]
-        shrinkage = DEFAULT_SHRINKAGE if self.setting.shrinkage is None else self.setting.shrinkage
+        shrinkage = self.setting.shrinkage
         details = {"kind": source, "corpus": corpus.name, "num_documents": len(rows), "shrinkage": shrinkage}
         try:
             return make_whitening_map(Moments.of(documents), shrinkage), details

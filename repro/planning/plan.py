@@ -186,8 +186,7 @@ def make_plan(
     """Return the plan of these runs. A run is recorded if one of the folders contains its record.
 
     Speeds come from the published records and from the records in the folders. `num_processes` is the number of processes
-    of a run, by default one per GPU. `num_shards` returns the number of
-    shards for the stages of a run that can be split.
+    of a run, by default one per GPU. `num_shards` returns the number of shards for the stages of a run that can be split.
     """
     record_folders = list(folders)
     recorded, missing = split_recorded(runs, record_folders)

@@ -34,7 +34,7 @@ def iter_rows() -> Iterator[tuple[str, ...]]:
                 # ours: the papers have no such artefact
                 continue
             claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-            # a declared deviation is one of these scales
+            # deviations are declared for these scales
             deviates = not PAPER_SCALES.isdisjoint(experiment.scales)
             deviations = find_deviations(heading) if deviates else ABSENT
             yield heading, format_title(experiment, artefact), status, deviations, claims
