@@ -163,8 +163,8 @@ def read_runs(path: Path) -> list[Run]:
     The output of `plan --json` is also accepted and means its missing runs. The name of an imported corpus or
     evaluation set without a digest refers to its current content. If the text changes, so does the run.
     """
-    content = read_json(path) if path.suffix == ".json" else _read_yaml(path)
-    if isinstance(content, Mapping) and "axes" in content:
+    content = _read_file(path)
+    if _is_grid(content):
         return _expand_grid(content, path)
     rows = content.get("missing") if isinstance(content, Mapping) else content
     listed = rows if isinstance(rows, list) else []
@@ -188,8 +188,8 @@ def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     if unknown or not isinstance(arguments, list) or not arguments or not all(isinstance(a, str) for a in arguments):
         example = '{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}'
         raise ValueError(f"{shorten(path)}: expected {example}, found the keys {[*content]}")
-    if any(_is_file(word) and Path(word).resolve() == path.resolve() for word in arguments):
-        raise ValueError(f"{shorten(path)} refers to itself under runs")
+    if nested := [word for word in arguments if _is_file(word) and _is_grid(_read_file(Path(word)))]:
+        raise ValueError(f"{shorten(path)}: {nested[0]} is a grid, too: put all axes in one file")
     try:
         rows = resolve_runs(arguments, content.get("scale", "desk"))
         axes = get_axes_of_file(content["axes"])
@@ -200,7 +200,13 @@ def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     return runs
 
 
-def _read_yaml(path: Path) -> Any:
+def _is_grid(content: Any) -> bool:
+    return isinstance(content, Mapping) and "axes" in content
+
+
+def _read_file(path: Path) -> Any:
+    if path.suffix == ".json":
+        return read_json(path)
     import yaml
 
     class Loader(yaml.SafeLoader):

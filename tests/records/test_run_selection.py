@@ -332,7 +332,7 @@ def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
     assert read_runs(path) == resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
     for wrong, message in (
         (content | {"sale": "smoke"}, "sale"),
-        (content | {"runs": f"{tmp_path}/./{path.name}"}, "itself"),
+        (content | {"runs": f"{tmp_path}/./{path.name}"}, "is a grid, too"),
     ):
         path.write_text(json.dumps(wrong))
         with pytest.raises(ValueError, match=message):
