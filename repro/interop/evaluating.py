@@ -399,7 +399,7 @@ class _Evaluator:
             contexts, whitened = ("null",), ()
             self.progress(f"{opened.called}: trained without documents, so it is scored under the null context")
         widths = parse_widths(request.widths, get_width(opened.model))
-        metadata = describe_model(opened) | describe_widths(opened, widths)
+        metadata = describe_model(opened) | describe_widths(source, opened, widths)
         needs_wrong = "wrong" in (*contexts, *whitened)
         shrinkage = DEFAULT_SHRINKAGE if request.shrinkage is None else request.shrinkage
         setting = Setting(

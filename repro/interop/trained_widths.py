@@ -9,6 +9,7 @@ from repro.evaluate.prefixes import format_view_name, parse_view
 from repro.evaluate.suites import Encoder, get_path_name
 from repro.interop.opening import Opened
 from repro.interop.stock_encoder import StockEncoder
+from repro.interop.trained_on import find_training_run
 from repro.report.scores import POINTS, list_variants
 from repro.spec import Run, nested_widths
 from repro.spec.validation import prefixes_in
@@ -38,11 +39,13 @@ def find_untrained_widths(run: Run | None, widths: Sequence[int]) -> list[int] |
     return None if run is None else [width for width in widths if width not in nested_widths(run)]
 
 
-def describe_widths(opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
+def describe_widths(source: str, opened: Opened, widths: Sequence[int]) -> dict[str, Any]:
     """Return the provenance of the scored prefixes, empty if there are none."""
     if not widths:
         return {}
-    return {"widths": list(widths), "untrained_widths": find_untrained_widths(opened.run, widths)}
+    # an adapted folder names its run, too, but whitening changes the prefixes: it opens as a model of another library
+    run = opened.run if opened.config is None else opened.run or find_training_run(source)
+    return {"widths": list(widths), "untrained_widths": find_untrained_widths(run, widths)}
 
 
 def list_width_warnings(metadata: Mapping[str, Any], suite: str, metrics: Mapping[str, float]) -> list[str]:

@@ -13,6 +13,7 @@ from repro.interop.exporting import export_model
 from repro.interop.opening import Opened
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import StockEncoder
+from repro.interop.trained_on import write_trained_on
 from repro.interop.trained_widths import (
     find_untrained_widths,
     get_width,
@@ -92,7 +93,10 @@ def test_widths_are_compared_with_intervals(tmp_path: Path, monkeypatch: pytest.
     header = next(line for line in output.splitlines() if "collection" in line)
     assert header.split() == ["collection", "full", "width4", "width8"]
     assert "full − width4" in output and "is not known to be trained for prefixes of 4 dimensions" in output
-    metrics = json.loads(run_command(*words, "--json"))["metrics"]
+    write_trained_on(tmp_path / "plain", base("smoke", nested_sizes="4+8+16"))
+    scores = json.loads(run_command(*words, "--json"))
+    assert scores["provenance"]["model"]["untrained_widths"] == [], "an exported folder names its run"
+    metrics = scores["metrics"]
     assert {path.split("/")[0] for path in metrics} == {"zoo", "zoo+width4", "zoo+width8"}
     vectors = {side: take_prefix(model.encode(documents, side), 4) for side in ("query", "document")}
     places = np.argsort(-np.round(vectors["query"] @ vectors["document"].T, 6), axis=1, kind="stable")
