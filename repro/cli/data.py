@@ -155,7 +155,7 @@ def import_(
     from repro.spec import MTEB_SUITES
     from repro.storage.paths import check_home
 
-    scale = _choose_scale(scale, from_words=from_words)
+    _choose_scale(scale, from_words=from_words)
     name = name if name is not None else _make_name(path)
     check_home()
     column_names = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
@@ -176,7 +176,10 @@ def import_(
         evaluate_on=evaluate_on,
         skip_bad=skip_bad,
     )
-    _print_plan(_plan_or_undo(corpus, scale, as_json, allow_unknown=allow_unknown), as_json)
+    training_options = {"--scale": scale, "--from-words": from_words, "--allow-unknown": allow_unknown}
+    unused = [option for option, value in training_options.items() if value]
+    scale = _choose_scale(scale, from_words=from_words)
+    _print_plan(_plan_or_undo(corpus, scale, as_json, allow_unknown=allow_unknown, training_options=unused), as_json)
 
 
 def _choose_scale(scale: str | None, *, from_words: bool) -> str:
@@ -197,10 +200,13 @@ def _make_name(path: Path) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:40] or "mine"
 
 
-def _plan_or_undo(corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool) -> Planned | list[str]:
+def _plan_or_undo(
+    corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool, training_options: list[str]
+) -> Planned | list[str]:
     """Plan runs on an imported corpus, or return the lines about an evaluation set.
 
-    If planning fails, the imported folder is removed, so that its name is free again.
+    If planning fails, the imported folder is removed, so that its name is free again. So it is if options about training
+    are given for an evaluation set.
     """
     from repro.planning.imported import format_evaluation_lines, plan_imported
 
@@ -208,6 +214,8 @@ def _plan_or_undo(corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_un
     try:
         if not corpus.only_evaluates:
             return plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
+        if training_options:
+            raise ValueError(f"{', '.join(training_options)}: {corpus.name} only evaluates models, so leave it out")
         lines = format_evaluation_lines(corpus.name, progress)
         return [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
     except BrokenPipeError:

@@ -235,8 +235,11 @@ def _read_imported(folder: Path) -> dict[str, str]:
             # A document of several pairs keeps the number of the first one.
             found.setdefault(normalize_text(text), (f"{kind}-{number}", text))
     if (folder / GIVEN_FOLDER).is_dir():
+        numbered = {document_id for document_id, _ in found.values()}
         for document_id, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
-            found.setdefault(normalize_text(text), (document_id, text))
+            # a given id may have the form of the numbers above
+            unique_id = f"evaluation-{document_id}" if document_id in numbered else document_id
+            found.setdefault(normalize_text(text), (unique_id, text))
     return dict(found.values())
 
 

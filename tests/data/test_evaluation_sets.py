@@ -69,3 +69,11 @@ def test_evaluation_sets_cannot_be_trained_on(folder: Path) -> None:
     write_beir_folder(folder / "two", make_things(), split="train")
     with pytest.raises(ValueError, match="has no pair"):
         import_source(folder / "two", name="pairs")
+
+
+@pytest.mark.parametrize("option", ["--from-words", "--skip-bad", "--allow-unknown", "--scale=desk"])
+def test_training_options_are_refused(folder: Path, option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option.partition('=')[0]}: .* leave it out"):
+        run_command("data", "import", str(folder), "--name", "theirs", option)
+    with pytest.raises(ValueError, match="no corpus"):
+        find_imported("theirs")

@@ -659,3 +659,12 @@ def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> Non
     with pytest.raises(ValueError, match="name both a dataset and a mean"):
         import_rows(tmp_path, evaluate_on=write_evaluation_set(tmp_path / name))
     assert not is_imported("mine")
+
+
+def test_given_ids_do_not_replace_documents(tmp_path: Path) -> None:
+    """Documents of the pairs are numbered. A given collection may have ids of the same form."""
+    exam = tmp_path / "exam"
+    write_beir_folder(exam, Retrieval("exam", ("pair-1",), ("text",), ("q",), ("ask",), {"q": {"pair-1": 1}}))
+    import_rows(tmp_path, evaluate_on=exam)
+    documents, _ = find_corpus("mine").read()
+    assert len(documents) == 401 and documents["evaluation-pair-1"] == "text"

@@ -137,8 +137,9 @@ def import_source(
         if test_path is None and (folders := find_evaluation_folders(train_path)):
             if hold_out:
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
-            if options := columns.options if columns else ():
-                raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, without columns to choose")
+            options = [*(columns.options if columns else ()), *["--skip-bad"] * skip_bad]
+            if options:
+                raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out")
             _check_no_pairs(train_path, folders[0])
             return _bring_evaluation(train_path, target, name)
         given = _read_collections(train_path, test_path, hold_out)
