@@ -5,8 +5,6 @@ Imports no torch, so that a wrong name is refused before torch is loaded.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -16,9 +14,9 @@ from typing import Any
 from repro.data.columns import ACCEPTED, match_names
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.data.wording import normalize_text
-from repro.storage.digests import get_cached_digests
+from repro.storage.digests import get_cached_digests, get_digests_note, hash_json
 from repro.storage.files import json_object
-from repro.storage.paths import CORPUS_FILE, get_corpora_folder, get_home, is_imported
+from repro.storage.paths import CORPUS_FILE, get_corpora_folder, is_imported
 from repro.text import shorten
 
 ID_COLUMNS = ("_id", "id", "doc_id", "docid")
@@ -71,9 +69,8 @@ class Corpus:
             return str(json_object(self.path / CORPUS_FILE).get("digest"))
         if self.kind == "suite":
             return self.path.name
-        note = get_home() / "digests" / f"{_hash(str(self.path))[:16]}.json"
-        digests = get_cached_digests(self.path.parent, self._list_files(), note)
-        return digests[self.path.name] if self.kind == "file" else _hash(json.dumps(digests, sort_keys=True))
+        digests = get_cached_digests(self.path.parent, self._list_files(), get_digests_note(self.path))
+        return digests[self.path.name] if self.kind == "file" else hash_json(digests)
 
     def _list_files(self) -> list[Path]:
         """Return the files that decide its documents and their prompt."""
@@ -161,10 +158,6 @@ def find_corpus(source: str) -> Corpus:
     if path.is_dir():
         return Corpus(path.resolve().name, "folder", path.resolve())
     return Corpus(source, "suite", make_searched_stage(base("smoke", suite=source)).path)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:

