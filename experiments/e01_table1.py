@@ -441,8 +441,8 @@ REFERENCES_MINI: tuple[dict[str, Any], ...] = (
 )
 OWN_MINI = term(NDCG, **DOMAIN_WITH_CONTEXT)
 PRETRAINED = tuple(
-    Claim.order(id, says, pairs=pairs, source=source, stated="2026-11-25", scales=MINI, **BELOW_PAPERS_GAINS)
-    for id, says, pairs, source in (
+    Claim.order(id, statement, pairs=pairs, source=source, stated="2026-11-25", scales=MINI, **BELOW_PAPERS_GAINS)
+    for id, statement, pairs, source in (
         (
             "P.a",
             "from a pretrained start, the contextual architecture beats the biencoder on batches of one domain",

@@ -246,12 +246,12 @@ NO_CONTRAST = "no contrast: unfiltered batches lose as much"
 RANGE_NOTE = "from the smallest batch of the paper's range (at desk 128) to the largest"
 
 
-def claim_trend(id: str, says: str, axis: str, sign: int, source: str, of: dict[str, Any], **options: Any) -> Claim:
+def claim_trend(id: str, statement: str, axis: str, sign: int, source: str, of: dict[str, Any], **options: Any) -> Claim:
     """Claim a trend of NDCG@10 with cluster size at each batch size, or with batch size at each cluster size."""
     within = "batch_size" if axis == "cluster_size" else "cluster_size"
     return Claim.trend(
         id,
-        says,
+        statement,
         over=term(NDCG, **of),
         axis=axis,
         within=within,
@@ -275,14 +275,14 @@ def gain_of_small_clusters(
     return smallest, largest
 
 
-def claim_small_gain(id: str, says: str, source: str, adverb: str, of: dict[str, Any], **options: Any) -> Claim:
+def claim_small_gain(id: str, statement: str, source: str, adverb: str, of: dict[str, Any], **options: Any) -> Claim:
     """Claim that the largest batches gain only little over the smallest of the paper's range. `adverb` is the paper's."""
     largest = {
         "batch_size": get_size_at(CONTEXTUAL_BATCH_SIZES if of["architecture"] == "contextual" else BATCH_SIZES, -1)
     }
     pairs = list_pairs(of | SMALLEST, of | largest, ALL_CLUSTER_SIZES)
     because = f"'{adverb}' {POINT_REASON}; {RANGE_NOTE}"
-    return Claim.order(id, says, pairs=pairs, margin=-ONE_POINT, source=source, because=because, **options)
+    return Claim.order(id, statement, pairs=pairs, margin=-ONE_POINT, source=source, because=because, **options)
 
 
 PLAIN_IN_RANGE, UNFILTERED_IN_RANGE, CDE_IN_RANGE = (

@@ -111,11 +111,11 @@ FIGURES = (
 )
 
 
-def claim_fall_with_number(id: str, says: str, of: dict[str, Any], **options: Any) -> Claim:
+def claim_fall_with_number(id: str, statement: str, of: dict[str, Any], **options: Any) -> Claim:
     """Claim that the score decreases with the number of hard negatives."""
     return Claim.trend(
         id,
-        says,
+        statement,
         over=term(NDCG, **of),
         axis="num_hard_negatives",
         sign=-1,

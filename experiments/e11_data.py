@@ -195,8 +195,8 @@ def as_published() -> tuple[bool, str]:
 
 PRINTED_ROWS = "arithmetic of printed numbers, and counts of the public data"
 CLAIMS = tuple(
-    Claim.identity(id, says, holds=holds, source=source, because=PRINTED_ROWS, **(STATED | said))
-    for id, says, holds, source, said in (
+    Claim.identity(id, statement, holds=holds, source=source, because=PRINTED_ROWS, **(STATED | said))
+    for id, statement, holds, source, said in (
         (
             "T5.a",
             "the 29 rows of the pre-training data sum to 234,553,344",

@@ -57,11 +57,11 @@ HIGH_CORRELATION = 0.5
 BLOCKS_NOTE = "r is over datasets, without an interval, because those of a family are alike"
 
 
-def claim_falling_behind(id: str, says: str, of: dict[str, Any], **options: Any) -> Claim:
+def claim_falling_behind(id: str, statement: str, of: dict[str, Any], **options: Any) -> Claim:
     """Claim that a system loses more against BM25 if its words differ more from those of the training text."""
     return Claim.correlation(
         id,
-        says,
+        statement,
         x=term(DIVERGENCE_METRIC, **DIVERGENCE),
         y=term(NDCG, **of),
         minus=term(NDCG, **BM25, **SCORED),

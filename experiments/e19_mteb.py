@@ -205,8 +205,8 @@ JUDGED = (
 )
 PRINTED_NUMBERS = "arithmetic of printed numbers"
 ARITHMETIC = tuple(
-    Claim.identity(id, says, holds=holds, source=source, because=PRINTED_NUMBERS, **STATED)
-    for id, says, holds, source in (
+    Claim.identity(id, statement, holds=holds, source=source, because=PRINTED_NUMBERS, **STATED)
+    for id, statement, holds, source in (
         ("T2.f", "random context costs around 1.2 points on average over MTEB", drops_by_one_point_two, "§6"),
         ("T2.g", "of all categories of MTEB, STS moves least between the two contexts", sts_moves_least, "§6"),
         (

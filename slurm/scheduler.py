@@ -150,7 +150,7 @@ class Verdict:
     """Whether Slurm would accept a script, with its message."""
 
     is_accepted: bool
-    says: str
+    message: str
 
 
 def try_script(script: str) -> Verdict:

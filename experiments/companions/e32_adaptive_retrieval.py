@@ -97,11 +97,11 @@ def route(name: str) -> Term:
     return term(f"{{suite}}+{name}/mean/ndcg_at_10", **ADAPTIVE)
 
 
-def claim_as_good(id: str, says: str, narrow: Term, source: str, because: str = "one point") -> Claim:
+def claim_as_good(id: str, statement: str, narrow: Term, source: str, because: str = "one point") -> Claim:
     """Claim that a route is as good as the search by whole vectors."""
     return Claim.equivalence(
         id,
-        f"{says} as good as the whole vector",
+        f"{statement} as good as the whole vector",
         pairs=[(narrow, route("whole"))],
         delta=0.01,
         source=source,

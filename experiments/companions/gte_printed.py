@@ -194,8 +194,8 @@ def most_languages() -> tuple[bool, str]:
 
 
 ARITHMETIC: tuple[Claim, ...] = tuple(
-    Claim.identity(id, says, holds=holds, source=source, because=because, **STATED)
-    for id, says, holds, source, because in (
+    Claim.identity(id, statement, holds=holds, source=source, because=because, **STATED)
+    for id, statement, holds, source, because in (
         (
             "G1.a",
             "the sizes of the sources sum to 788 M pairs of 33 datasets",

@@ -96,12 +96,12 @@ STATED = "2026-11-22"
 OURS = "our question: the paper's motivation (§1, §4.2), which it does not measure"
 
 
-def above(id: str, says: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -> Claim:
+def above(id: str, statement: str, *pairs: tuple[tuple[str, str], tuple[str, str]]) -> Claim:
     """Claim that the first system and weights of each pair score above the second."""
     comparisons = [tuple(term(score(*side), **pick_system(side[0])) for side in pair) for pair in pairs]
     return Claim.order(
         id,
-        says,
+        statement,
         pairs=[(first, second) for first, second in comparisons],
         source=OURS,
         because=BEYOND_CHANCE,

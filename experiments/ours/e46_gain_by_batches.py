@@ -145,11 +145,11 @@ STATEMENTS: tuple[tuple[str, str, Term], ...] = (
 CLAIMS = tuple(
     Claim.order(
         id,
-        says,
+        statement,
         pairs=[(term(NDCG, **ARCHITECTURE_DOMAIN), other)],
         **COMMON | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
     )
-    for id, says, other in STATEMENTS
+    for id, statement, other in STATEMENTS
 )
 
 EXPERIMENT = Experiment(

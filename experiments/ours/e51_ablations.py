@@ -62,11 +62,11 @@ COMMON: dict[str, Any] = {"stated": "2026-11-25", "scales": ("desk",), "seeds": 
 HALF_DROPPED = CHANGES["sequence dropout 0.5"]
 
 
-def claim_no_change(id: str, says: str, changes: tuple[str, ...], source: str) -> Claim:
+def claim_no_change(id: str, statement: str, changes: tuple[str, ...], source: str) -> Claim:
     """Claim that none of these changes matters to the score under in-corpus context."""
     pairs = [(score(CHANGES[name]), score({})) for name in changes]
     options = COMMON | {"delta": HALF_A_POINT, "because": BELOW_SMALLEST_GAIN}
-    return Claim.equivalence(id, says, pairs=pairs, source=source, **options)
+    return Claim.equivalence(id, statement, pairs=pairs, source=source, **options)
 
 
 CLAIMS = (

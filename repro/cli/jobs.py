@@ -98,7 +98,7 @@ def _format_status_hint(what: Sequence[str], scale: str, seeds: Sequence[int] | 
     else:
         for seed in seeds or ():
             arguments += ["--seed", str(seed)]
-    return f"you may leave now; `repro status {shlex.join(arguments)}` tells how it goes"
+    return f"you may leave now; `repro status {shlex.join(arguments)}` shows the progress"
 
 
 def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
@@ -114,10 +114,10 @@ def _print_verdicts(verdicts: dict[str, Any]) -> None:
     groups: dict[tuple[bool, str], list[str]] = {}
     # scripts of one shape differ only in job counts and times
     for name, verdict in verdicts.items():
-        groups.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.says)), []).append(name)
+        groups.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.message)), []).append(name)
     for (is_accepted, _), names in groups.items():
         similar = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
-        print_line(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{similar}: {verdicts[names[0]].says}")
+        print_line(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{similar}: {verdicts[names[0]].message}")
     if not verdicts:
         print_line("nothing is missing, so there is no script to check; name runs that are not recorded here")
     if not all(verdict.is_accepted for verdict in verdicts.values()):

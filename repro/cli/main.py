@@ -400,7 +400,7 @@ def doctor(
         for finding in findings:
             if not as_json:
                 # print each finding immediately, because some take seconds
-                print_line(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.says}")
+                print_line(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.message}")
             yield finding
 
     findings = list(print_findings(run_checks()))

@@ -38,7 +38,7 @@ class Finding:
 
     what: str
     good: bool
-    says: str
+    message: str
 
 
 def run_checks() -> Iterator[Finding]:

@@ -116,7 +116,7 @@ class Judgement:
         own_fields = ("scale", "word", "is_small", "seeds", "num_runs", "p", "note")
         return {
             "claim": claim.id,
-            "says": claim.statement,
+            "statement": claim.statement,
             **{name: getattr(claim, name) for name in claim_fields},
             "unit": self.unit.name,
             **{name: getattr(self, name) for name in own_fields},

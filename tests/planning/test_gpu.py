@@ -94,7 +94,7 @@ def test_non_finite_loss_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = LossParts(torch.tensor(torch.nan), torch.zeros(()), torch.zeros(()))
     monkeypatch.setattr(loop, "add_gradients", lambda *args: parts)
     finding = gpu._run_check("ten steps", gpu._measure_steps, TINY, CPU)
-    assert not finding.good and finding.says.startswith("step 1 of 10: loss nan")
+    assert not finding.good and finding.message.startswith("step 1 of 10: loss nan")
 
 
 def test_measured_steps_use_training_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_measured_steps_use_training_chunks(monkeypatch: pytest.MonkeyPatch) -> 
 def test_findings_are_written(own_home: Path) -> None:
     assert torch.cuda.is_available() or not gpu.find_gpu().good
     path = gpu.write_findings([Finding("a", True, "b")])
-    assert json.loads(path.read_text())["findings"] == [{"what": "a", "good": True, "says": "b"}]
+    assert json.loads(path.read_text())["findings"] == [{"what": "a", "good": True, "message": "b"}]
 
 
 class TritonError(Exception):

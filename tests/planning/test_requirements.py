@@ -219,9 +219,9 @@ def test_missing_data_is_listed_per_scale(own_home: Path) -> None:
     small, large = findings["data for small"], findings["data for large"]
     needed = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048", "encoder bert-large-uncased")
     for finding in (small, large):
-        assert not finding.good and all(name in finding.says for name in needed)
-        assert all(len(line) < 120 and line.count(": ") < 2 for line in finding.says.splitlines())
-    assert set(large.says.splitlines()[1:]) - set(small.says.splitlines()[1:])
+        assert not finding.good and all(name in finding.message for name in needed)
+        assert all(len(line) < 120 and line.count(": ") < 2 for line in finding.message.splitlines())
+    assert set(large.message.splitlines()[1:]) - set(small.message.splitlines()[1:])
 
 
 DOCTOR = "repro.planning.doctor"
@@ -246,4 +246,4 @@ def test_machine_is_examined(
     """Each finding follows from what the machine answers."""
     monkeypatch.setattr(function, lambda *args: result)
     finding = next(finding for finding in run_checks() if finding.what == name)
-    assert finding.good is is_good and message in finding.says
+    assert finding.good is is_good and message in finding.message

@@ -239,7 +239,7 @@ STICKS_OUT = """[...document.querySelectorAll("body *")].filter(element => {
   const box = element.getBoundingClientRect();
   return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
 }).map(element => element.outerHTML.slice(0, 80))"""
-CUT = """[...document.querySelectorAll('#known svg text, #known svg, .verdict, .says, .numbers')]
+CUT = """[...document.querySelectorAll('#known svg text, #known svg, .verdict, .statement, .numbers')]
   .filter(element => element.getBoundingClientRect().right > innerWidth)
   .map(element => element.outerHTML.slice(0, 80))"""
 SMALLEST_FONT = """Math.min(...[...document.querySelectorAll('table')]
