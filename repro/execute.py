@@ -13,6 +13,7 @@ from repro.analyses import measure_run
 from repro.evaluate.result_cache import FOLDER
 from repro.model.progress import make_encoding_reporter
 from repro.pipeline.corpora import check_available
+from repro.pipeline.encoders import find_commit
 from repro.pipeline.inputs import Inputs
 from repro.records.provenance import MADE, describe_machine, get_code_identity, list_versions, now_utc
 from repro.records.store import Record, has_record, read_record, write_record
@@ -83,9 +84,12 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
             MADE: now_utc(),
             "versions": list_versions(),
             "machine": describe_machine(narrow=getattr(trained.model, "is_narrow", False)),
-            "stages": {stage.title: {"id": stage.path.name, **stage.key} for stage in inputs.graph.stages},
+            "stages": {
+                stage.title: {"id": stage.path.name, **stage.key, **stage.read_build_metadata()}
+                for stage in inputs.graph.stages
+            },
             "training": trained.provenance,
-            **_list_encoder_files(run),
+            **_describe_encoder(run),
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),
             "evaluation_cpu_seconds": round(cpu_seconds, 1),
@@ -95,10 +99,15 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     return record
 
 
-def _list_encoder_files(run: Run) -> dict[str, Any]:
-    """Return the sha256 of each file of the local encoder that a run starts from. Empty for every other start."""
-    encoder = find_encoder(run.start) if run.architecture in TRAINED else None
-    return {} if encoder is None else {"encoder": {"name": encoder.name, "files": dict(encoder.files or {})}}
+def _describe_encoder(run: Run) -> dict[str, Any]:
+    """Return the encoder that a run starts from: the sha256 of its files, or its commit. Empty without an encoder."""
+    if run.architecture not in TRAINED:
+        return {}
+    encoder = find_encoder(run.start)
+    if encoder is not None:
+        return {"encoder": {"name": encoder.name, "files": dict(encoder.files or {})}}
+    commit = find_commit(run.start)
+    return {"encoder": commit} if commit else {}
 
 
 def _format_headline(run: Run, metrics: Any) -> str:

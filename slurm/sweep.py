@@ -17,7 +17,7 @@ from typing import Any
 from repro.pipeline import stages as pipeline_stages
 from repro.planning.cost import list_missing_trainings
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
-from repro.spec import TRAINED, Run, run_from_fields
+from repro.spec import Run, run_from_fields
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.files import read_json, write_json
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
@@ -139,8 +139,7 @@ def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
 
 def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
     num_processes = profile.num_processes * profile.num_nodes
-    reason = explain_indivisible(run, num_processes) if run.architecture in TRAINED else ""
-    if reason:
+    if reason := explain_indivisible(run, num_processes):
         nodes = f"profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each"
         raise ValueError(f"run {run_id(run)}: {reason} ({nodes}); choose another profile")
     return Job(

@@ -93,6 +93,17 @@ def test_recorded_run_is_not_repeated() -> None:
     assert execute(run, progress=ignore).provenance == first.provenance
 
 
+def test_record_names_hub_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record has the commits of a tokenizer or encoder of a stage, and of the encoder that training starts from."""
+    commit = {"model": "someone/encoder", "commit": "0123"}
+    monkeypatch.setattr("repro.execute.find_commit", lambda name: commit)
+    monkeypatch.setattr("repro.pipeline.stages.find_commit", lambda name: commit)
+    provenance = execute(base("smoke", num_steps=2, num_warmup_steps=1, max_tokens=23), progress=ignore).provenance
+    assert provenance["encoder"] == commit
+    (tokens,) = [stage for title, stage in provenance["stages"].items() if title.startswith("tokens")]
+    assert tokens["made_with"] == commit
+
+
 def test_record_describes_its_evaluation(undisturbed: Record) -> None:
     record = undisturbed
     contexts = record.provenance["suite"]["contexts"]

@@ -16,17 +16,18 @@ from repro.analyses.retrieval import evaluate
 from repro.evaluate.collections import read_collections
 from repro.evaluate.suites import Encoder, Evaluation
 from repro.pipeline.inputs import Inputs
+from repro.spec.measures import NUM_SCORED_PARTS
 from repro.train.trainer import build_sampler, iter_intermediate_models, make_train_settings
 
-NUM_PARTS = 5
 FOLDER = "along"
 
 
 def compute_marks(num_steps: int) -> tuple[int, ...]:
     """Return the last step of each fifth. Raises ValueError for fewer than five steps."""
-    if num_steps < NUM_PARTS:
-        raise ValueError(f"measure='steps' of a training of {num_steps} steps: it needs at least {NUM_PARTS}")
-    return tuple(round(num_steps * part / NUM_PARTS) for part in range(1, NUM_PARTS + 1))
+    # a run by epochs has an unknown number of steps until its batches exist
+    if num_steps < NUM_SCORED_PARTS:
+        raise ValueError(f"measure='steps' of a training of {num_steps} steps: it needs at least {NUM_SCORED_PARTS}")
+    return tuple(round(num_steps * part / NUM_SCORED_PARTS) for part in range(1, NUM_SCORED_PARTS + 1))
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
@@ -35,7 +36,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     steps = compute_marks(make_train_settings(inputs.run, len(build_sampler(inputs))).num_steps)
     final = evaluate(inputs, model, folder / "trec", collections)
     metrics, arrays = dict(final.metrics), dict(final.per_query)
-    _add_scores(metrics, arrays, suite, NUM_PARTS, final)
+    _add_scores(metrics, arrays, suite, NUM_SCORED_PARTS, final)
     for part, (_, earlier) in enumerate(iter_intermediate_models(inputs, steps[:-1], folder / FOLDER), 1):
         evaluation = evaluate(inputs, earlier, folder / FOLDER / "trec", collections)
         _add_scores(metrics, arrays, suite, part, evaluation)

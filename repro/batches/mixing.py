@@ -1,5 +1,7 @@
 """Sample each batch from one source, with probabilities that depend on the source size (GTE §3.4, eq. 4).
 
+The sources of a run are the domains of its `domain_column`. GTE's are data sets: `domain_column="source"`.
+
 1. Draw the source of each step with p_i = n_i^α / Σ n_j^α, where n_i is its number of pairs. With α = 1 the
    probabilities are proportional to the sizes. With α = 0 all sources are equally likely.
 2. Use the next batch of that source. Each source is packed epoch by epoch on its own, so a frequent source may start
@@ -124,6 +126,6 @@ def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names
         smallest = int(np.argmin(counts_S))
         name = names[codes[smallest]] if names else codes[smallest]
         raise ValueError(
-            f"batch_size={batch_size} with mixing_alpha: {len(small)} of {len(codes)} sources cannot fill a batch, the "
-            f"smallest, {name!r}, has {counts_S[smallest]} pairs: choose a smaller batch, or leave those sources out"
+            f"batch_size={batch_size} with mixing_alpha: {len(small)} of {len(codes)} domains cannot fill a batch, the "
+            f"smallest, {name!r}, has {counts_S[smallest]} pairs: choose a smaller batch, or domain_column='source'"
         )

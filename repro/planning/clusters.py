@@ -1,4 +1,4 @@
-"""Check that clusters and batches of a run are not larger than its largest domain, if the size of that domain is known."""
+"""Check clusters, batches and hard negatives of a run against the sizes of its domains, as far as these are known."""
 
 from __future__ import annotations
 
@@ -17,44 +17,49 @@ from repro.spec.identity import run_id
 
 
 def check_domain_sizes(runs: Iterable[Run]) -> None:
-    """Raise ValueError if a run has larger clusters or batches than its largest domain, before any work starts."""
+    """Raise ValueError if the domains of a run are too small for its fields, before any work starts."""
     for message in find_oversized(runs).values():
         raise ValueError(message)
 
 
 def find_oversized(runs: Iterable[Run]) -> dict[Run, str]:
-    """Return a message per run with larger clusters or batches than its largest domain, also in an earlier phase."""
-    largest_domains: dict[tuple[object, ...], int | None] = {}
+    """Return a message per run whose domains are too small, also in an earlier phase.
+
+    Clusters and batches must fit into the largest domain. Batches of mixed domains must fit into the smallest one, and it
+    must have more documents than there are mined negatives per query.
+    """
+    known_sizes: dict[tuple[object, ...], dict[str, int | None]] = {}
     messages: dict[Run, str] = {}
     for run in runs:
         for phase in list_training_phases(run):
-            fields = _list_limited_fields(phase)
-            if not fields:
+            limits = _list_limits(phase)
+            if not limits:
                 continue
             # Many runs of a sweep share their pairs, so each selection is counted once.
             pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column, phase.sampler == "random")
-            if pairs not in largest_domains:
-                largest_domains[pairs] = count_largest_domain(phase)
-            largest = largest_domains[pairs]
-            for name in fields:
-                size = getattr(phase, name)
-                if largest is not None and size > largest:
+            if pairs not in known_sizes:
+                known_sizes[pairs] = {"largest": count_largest_domain(phase), "smallest": _count_smallest_domain(phase)}
+            for name, limit, num_more in limits:
+                size, num_pairs = getattr(phase, name), known_sizes[pairs][limit]
+                if num_pairs is not None and size + num_more > num_pairs:
                     where = "" if phase == run else " of its first phase"
                     messages[run] = (
-                        f"run {run_id(run)}: {name}{where} is {size}, and the largest domain has {largest} pairs: choose "
-                        "at most that many"
+                        f"run {run_id(run)}: {name}{where} is {size}, and the {limit} domain has {num_pairs} pairs: choose "
+                        f"at most {num_pairs - num_more}"
                     )
     return messages
 
 
-def _list_limited_fields(phase: Run) -> list[str]:
-    """Return the fields of a phase that are numbers of pairs of one domain."""
-    fields = []
+def _list_limits(phase: Run) -> list[tuple[str, str, int]]:
+    """Return the fields that are numbers of pairs of one domain, the domain, and how many more pairs it needs."""
+    limits = []
     if phase.architecture in TRAINED or phase.measure == "batches":
-        fields.append("batch_size")
+        limits.append(("batch_size", "largest" if phase.mixing_alpha is None else "smallest", 0))
+        if phase.num_hard_negatives and phase.mined_negatives != "given":
+            limits.append(("num_hard_negatives", "smallest", 1))
     if phase.sampler == "cluster" and needs_surrogate(phase):
-        fields.append("cluster_size")
-    return fields
+        limits.append(("cluster_size", "largest", 0))
+    return limits
 
 
 def count_largest_domain(run: Run) -> int | None:
@@ -69,10 +74,24 @@ def count_largest_domain(run: Run) -> int | None:
         num_corpus_pairs = count_pairs(replace(run, num_pairs=None))
         assert num_corpus_pairs and num_pairs, "a corpus with printed domains has a printed size"
         return min(num_pairs, max(count_domain_sizes(run.corpus, num_corpus_pairs, sources)))
-    # the corpus is missing, which the plan reports separately
+    counts = _count_built_domains(run)
+    if counts is None:
+        return num_pairs
+    return int(counts.sum() if has_one_domain else counts.max())
+
+
+def _count_smallest_domain(run: Run) -> int | None:
+    """Return the number of pairs in the smallest domain of a run, or None until its pairs are selected."""
+    counts = _count_built_domains(run)
+    return None if counts is None else int(counts.min())
+
+
+def _count_built_domains(run: Run) -> np.ndarray | None:
+    """Return the number of pairs of each domain, or None until the pairs are selected."""
+    # the corpus may be missing, which the plan reports separately
     with suppress(ValueError):
         graph = StageGraph(run)
         if graph.selection.is_built:
-            pairs = graph.selected_pairs()
-            return len(pairs) if has_one_domain else int(np.bincount(domain_codes(run, pairs)).max())
-    return num_pairs
+            counts = np.bincount(domain_codes(run, graph.selected_pairs()))
+            return counts[counts > 0]
+    return None

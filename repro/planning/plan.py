@@ -21,7 +21,7 @@ from repro.planning.cost import (
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.planning.stage_cost import StageCost, estimate_stage_costs, format_stage_costs, list_unknown_corpora
 from repro.records.store import Record, split_recorded, try_read_record
-from repro.spec import TRAINED, Run
+from repro.spec import Run
 from repro.spec.identity import format_overrides, run_id
 from repro.spec.scales import get_scale
 from repro.storage.paths import get_published_records
@@ -221,11 +221,10 @@ def make_plan(
 
 
 def _list_indivisible(runs: Iterable[Run], num_processes: int) -> Iterator[str]:
-    """Yield the reason for each run or training phase that this number of processes cannot train."""
+    """Yield the reason for each run that this number of processes cannot train."""
     for run in runs:
-        phases = [phase for phase in (run, *list_training_phases(run)) if phase.architecture in TRAINED]
-        reasons = {explain_indivisible(phase, num_processes) for phase in phases}
-        yield from (f"run {run_id(run)}: {reason}" for reason in reasons if reason)
+        if reason := explain_indivisible(run, num_processes):
+            yield f"run {run_id(run)}: {reason}"
 
 
 def _estimate_all(missing: Sequence[Run], costs: RecordedCosts, *, num_devices: int) -> Iterator[Estimate]:

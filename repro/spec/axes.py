@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -92,8 +92,14 @@ def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
         for run in runs
         for values, combined in _combine(run, axes)
     ]
-    # dict.fromkeys removes duplicates and keeps the order
-    return list(dict.fromkeys(grid))
+    given = set(runs)
+    unique: dict[Hashable, Run] = {}
+    for run in grid:
+        key = _list_effective_values(run)
+        # of equivalent runs, the one that an experiment declares may have a record
+        if key not in unique or (run in given and unique[key] not in given):
+            unique[key] = run
+    return list(unique.values())
 
 
 def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
@@ -150,6 +156,13 @@ def _combine(run: Run, axes: Axes) -> Iterator[tuple[dict[str, Any], Any]]:
         yield values, SimpleNamespace(**vars(run) | values)
 
 
+def _list_effective_values(run: Run) -> Hashable:
+    """Return the values that can change the result of an untrained system. A trained run is itself such a value."""
+    if run.architecture in TRAINED:
+        return run
+    return (run.scale, *(getattr(run, name) for name in FIELDS if _applies(name, run)))
+
+
 def _applies(name: str, run: Run) -> bool:
     """Return whether a field can change the result of this run."""
     analysis = MEASURES[run.measure]
@@ -170,6 +183,9 @@ def _applies(name: str, run: Run) -> bool:
         if name == "surrogate":
             # the first phase may have clusters of its own
             return reranks or needs_surrogate(run) or run.pretraining_cluster_size is not None
+        if name == "domain_column":
+            divides = run.sampler != "random" or run.num_hard_negatives > 0 or run.pretraining_cluster_size is not None
+            return divides or analysis.reads_pairs or analysis.samples_pairs
         if name == "mined_negatives":
             return run.num_hard_negatives > 0
         if name == "packing":

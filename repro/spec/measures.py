@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 TRAINED = ("biencoder", "contextual")
 """Architectures that are trained. The others are reference systems in tables."""
+NUM_SCORED_PARTS = 5
+"""Number of equal parts of a training run after each of which the analysis `steps` scores the model."""
 
 
 @dataclass(frozen=True, kw_only=True)

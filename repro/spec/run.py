@@ -9,7 +9,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from repro.spec.measures import MEASURES, TRAINED
+from repro.spec.measures import MEASURES, NUM_SCORED_PARTS, TRAINED
 from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import check_warmup, validate_value, widths_in
@@ -63,7 +63,7 @@ class Run:
     domain_column: str  # the domains of batches: whole sources, or their finest division
     # batches (§4.1)
     sampler: str  # a batch is drawn from all pairs, from one domain, or from neighbouring clusters
-    mixing_alpha: float | None  # one source per batch with p ∝ size^α (GTE eq. 4); None: each pair once per epoch
+    mixing_alpha: float | None  # one domain per batch with p ∝ size^α (GTE eq. 4); None: each pair once per epoch
     batch_size: int  # pairs per batch
     cluster_size: int | None  # mean number of pairs per cluster; only for sampler "cluster"
     packing: str  # order of the clusters before they are cut into batches
@@ -165,10 +165,10 @@ class Run:
                     f"num_test_contexts={self.num_test_contexts} with num_contexts={self.num_contexts}: the model has no "
                     "more slots; give at most that many"
                 )
-            if without_null and self.num_test_contexts < self.num_contexts:
+            if without_null:
                 raise ValueError(
-                    f"num_test_contexts={self.num_test_contexts} with sequence_dropout=0: the other slots need a null "
-                    "vector; leave it None, or set sequence_dropout above 0"
+                    f"num_test_contexts={self.num_test_contexts} with sequence_dropout=0: slots without a document need a "
+                    "null vector; leave it None, or set sequence_dropout above 0"
                 )
         if not is_blind(self):
             return
@@ -201,10 +201,8 @@ class Run:
                 f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(architectures)}; "
                 "choose one of these, or another measure"
             )
-        if self.measure == "steps" and self.kept_weights == "best":
-            raise ValueError(
-                "measure='steps' with kept_weights='best', which may end a training run early: set kept_weights='last'"
-            )
+        if self.measure == "steps":
+            self._check_steps()
         if analysis.needs_full_width and (widths := nested_widths(self)) and widths[-1] < self.hidden_size:
             raise ValueError(
                 f"nested_sizes={self.nested_sizes!r} with measure={self.measure!r}, which compares with the whole vector: "
@@ -215,6 +213,18 @@ class Run:
             raise ValueError(
                 f"num_test_contexts={self.num_test_contexts} with measure={self.measure!r}, which has as many as in "
                 f"training: leave it None, or measure one of {allowed}"
+            )
+
+    def _check_steps(self) -> None:
+        if self.kept_weights == "best":
+            raise ValueError(
+                "measure='steps' with kept_weights='best', which may end a training run early: set kept_weights='last'"
+            )
+        if self.num_steps is not None and self.num_steps < NUM_SCORED_PARTS:
+            raise ValueError(f"measure='steps' with num_steps={self.num_steps}: it needs at least {NUM_SCORED_PARTS}")
+        if self.architecture == "contextual" and "own" not in self.test_contexts.split("+"):
+            raise ValueError(
+                f"measure='steps' with test_contexts={self.test_contexts!r}: it scores the own context, so add own"
             )
 
     def _check_first_phase(self) -> None:

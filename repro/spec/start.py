@@ -28,6 +28,8 @@ FROM_WORDS = ("random", "words")
 FROM_WHEELS = ("minilm", "minilm-words")
 """Surrogates that are not sentence-transformers models."""
 WORD_VECTOR_WIDTH = 384
+DEFAULT_BERT_POSITIONS = 512
+"""Learned positions of a BERT that starts without pretrained weights (`transformers.BertConfig`)."""
 LOCAL_NAME = re.compile(r"[A-Za-z0-9._-]+@[0-9a-f]{12}")
 CONFIG, INDEX, WEIGHTS, TOKENIZER = "config.json", "model.safetensors.index.json", "model.safetensors", "tokenizer.json"
 TOKENIZER_FILES = (
@@ -128,10 +130,11 @@ def check_start(run: Any) -> None:
 
     An encoder of the hub is checked only if its configuration is in the cache.
     """
+    start = f"start={shorten(repr(run.start))}"
     if run.start in FROM_WORDS:
         if run.start == "words" and run.hidden_size > WORD_VECTOR_WIDTH:
             raise ValueError(f"hidden_size={run.hidden_size}: start='words' has vectors of {WORD_VECTOR_WIDTH} at most")
-        return
+        return _check_positions(run, run.backbone, DEFAULT_BERT_POSITIONS, start)
     if run.start == MINILM.name:
         encoder: Encoder | None = MINILM
     else:
@@ -141,7 +144,6 @@ def check_start(run: Any) -> None:
         encoder = encoder or _find_cached_encoder(run.start)
     if encoder is None:
         return
-    start = f"start={shorten(repr(run.start))}"
     if run.backbone != encoder.backbone:
         raise ValueError(
             f"backbone={run.backbone!r}: {start} is a {encoder.backbone} model; leave backbone out or set it"
@@ -156,17 +158,21 @@ def check_start(run: Any) -> None:
             raise ValueError(
                 f"{name}={getattr(run, name)}: {start} has {encoder.num_layers} layers; set at most as many"
             )
-    max_positions = encoder.max_position_embeddings
-    if max_positions is not None and encoder.backbone == "bert":
-        length = run.max_tokens
-        if run.architecture == "contextual":
-            # the second stage places context vectors and soft prompts before the text
-            length += run.num_contexts * run.tokens_per_document + run.num_soft_prompts
-        if length > max_positions:
-            raise ValueError(
-                f"max_tokens={run.max_tokens}: {start} has {max_positions} positions, and a text with its context "
-                f"takes {length}"
-            )
+    _check_positions(run, encoder.backbone, encoder.max_position_embeddings, start)
+
+
+def _check_positions(run: Any, backbone: str, max_positions: int | None, start: str) -> None:
+    """Raise ValueError if the learned positions of a BERT are fewer than the tokens of a text with its context."""
+    if max_positions is None or backbone != "bert":
+        return
+    length = run.max_tokens
+    if run.architecture == "contextual":
+        # the second stage places context vectors and soft prompts before the text
+        length += run.num_contexts * run.tokens_per_document + run.num_soft_prompts
+    if length > max_positions:
+        raise ValueError(
+            f"max_tokens={run.max_tokens}: {start} has {max_positions} positions, and a text with its context takes {length}"
+        )
 
 
 def _is_folder(name: str) -> bool:

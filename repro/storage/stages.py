@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repro.storage.digests import check_digests, hash_folder
-from repro.storage.files import atomic_folder, check_room, read_json
+from repro.storage.files import atomic_folder, check_room, json_object, read_json
 from repro.storage.lease import acquire, get_last_owner, remove_leftovers
 from repro.storage.paths import get_building_folder, get_stage_folder
 
@@ -123,6 +123,11 @@ class Stage:
         if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
             raise ValueError(f"{self.path / STAGE_FILE} does not describe a stage: remove the folder")
         return files
+
+    def read_build_metadata(self) -> dict[str, Any]:
+        """Return what `made_with` returned at the build, as `{"made_with": …}`, or an empty dict."""
+        made_with = json_object(self.path / STAGE_FILE).get("made_with") if self.is_built else None
+        return {"made_with": made_with} if made_with else {}
 
     def collect_metadata(self) -> dict[str, Any]:
         """Return the metadata for the key file, without the digests. Called before the build."""

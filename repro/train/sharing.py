@@ -10,7 +10,7 @@ Shapes: B pairs per batch, G batches per step, W processes.
 
 from __future__ import annotations
 
-from repro.spec import Run
+from repro.spec import TRAINED, Run, get_first_phase
 
 
 def batches_are_sharded(batches_a_step: int, num_processes: int) -> bool:
@@ -27,13 +27,15 @@ def list_own_places(batches_a_step: int, *, rank: int, num_processes: int) -> ra
 
 
 def explain_indivisible(run: Run, num_processes: int) -> str:
-    """Return an error message if `num_processes` cannot train the run, else an empty string."""
+    """Return an error message if `num_processes` cannot train the run or its first phase, else an empty string."""
+    if run.architecture not in TRAINED:
+        return ""
     if run.measure == "steps" and num_processes > 1:
         return f"measure='steps' evaluates during training and needs one process, not {num_processes}"
-    size = run.batch_size
-    batches_a_step = run.batches_a_step
+    size, batches_a_step = run.batch_size, run.batches_a_step
     if not batches_are_sharded(batches_a_step, num_processes) or size % num_processes == 0:
-        return ""
+        first_phase = get_first_phase(run)
+        return explain_indivisible(first_phase, num_processes) if first_phase else ""
     return (
         f"a batch of {size} cannot be shared equally by {num_processes} processes (nor can "
         f"batches_a_step={batches_a_step} be distributed whole). The number of processes must divide {size} or {batches_a_step}"

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoModel
+from transformers import AutoModel, BertConfig
 
 from repro.execute import execute
 from repro.model.backbone import build_backbone
@@ -25,7 +25,7 @@ from repro.records.lookup import read_runs
 from repro.spec import base, grid
 from repro.spec.axes import expand
 from repro.spec.identity import run_id
-from repro.spec.start import read_encoder
+from repro.spec.start import DEFAULT_BERT_POSITIONS, read_encoder
 from repro.train.trainer import make_model_config, trained_model
 from tests.commands import get_exit_code, ignore
 
@@ -253,6 +253,15 @@ def test_plan_refuses_misfits(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ValueError, match=f"^{field}="):
         check_encoders([run])
     assert not find_misfits([base("smoke", start="minilm")])
+
+
+@pytest.mark.parametrize("sizes", [{"max_tokens": 513}, {"architecture": "contextual", "num_contexts": 500}])
+def test_untrained_bert_has_512_positions(sizes: dict[str, Any]) -> None:
+    """One long text would end a training run in the middle."""
+    (line,) = find_misfits([base("smoke", backbone="bert", start="random", **sizes)])
+    assert "512 positions" in line
+    assert BertConfig().max_position_embeddings == DEFAULT_BERT_POSITIONS
+    assert not find_misfits([base("smoke", backbone="nomic", start="random", **sizes)])
 
 
 def test_biencoder_has_no_first_stage() -> None:

@@ -315,6 +315,17 @@ def test_impossible_gpu_count_is_named() -> None:
     assert "measure='steps'" in line
 
 
+def test_impossible_first_phase_is_named() -> None:
+    """`plan` and `launch` refuse a first phase that the processes cannot share."""
+    phases = {"pretraining_corpus": "planted-tiny", "num_pretraining_epochs": 1, "pretraining_batch_size": 15}
+    run = base("smoke", **phases)
+    [line] = make_plan([run], NO_RECORDS, num_processes=2).impossible
+    assert "a batch of 15 cannot be shared" in line
+    profile = Profile(name="two", on="local", cpus_per_run=1, processes_per_run=2)
+    with pytest.raises(ValueError, match="a batch of 15 cannot be shared"):
+        start([run], profile, sweep="t", options=LaunchOptions(), progress=ignore)
+
+
 SMOKE = base("smoke", sampler="cluster", cluster_size=8)
 LARGE = base("small", sampler="cluster", cluster_size=512)
 TOO_LARGE = replace(SMOKE, cluster_size=241)
@@ -355,6 +366,23 @@ def test_oversized_batch_is_refused(changes: dict[str, Any], size: int, own_home
     assert not [*own_home.rglob("stage.json")]
     fitting = {"batch_size": size, "pretraining_batch_size": None}
     assert not make_plan([replace(run, **fitting)], NO_RECORDS).impossible
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "changes"),
+    [("batch_size", 41, {"sampler": "domain", "mixing_alpha": 0.5}), ("num_hard_negatives", 40, {})],
+)
+def test_smallest_domain_limits_runs(name: str, size: int, changes: dict[str, Any]) -> None:
+    """Mixed batches and mined negatives need enough pairs in every domain, which are counted once they are selected."""
+    run = base("smoke", **changes, **{name: size})
+    assert not make_plan([run], NO_RECORDS).impossible
+    inputs = Inputs(run)
+    inputs.graph.selection.build()
+    smallest = min(np.bincount(inputs.pairs.domain_codes))
+    assert smallest <= 40
+    [line] = make_plan([run], NO_RECORDS).impossible
+    assert f"{name} is {size}, and the smallest domain has {smallest} pairs" in line
+    assert not make_plan([replace(run, **{name: 4})], NO_RECORDS).impossible
 
 
 def test_batch_may_fill_selected_pairs() -> None:

@@ -265,6 +265,7 @@ CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
         ({}, "filter=none,surrogate filter_margin=0,0.1", (3,)),
         (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
         ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
+        ({}, "sampler=random,domain domain_column=domain,source", (3,)),
         ({"architecture": "bm25"}, "measure=retrieval,headroom num_pairs=40,200", (3,)),
         ({}, "filter=none,surrogate surrogate=minilm,minilm-words", (3,)),
     ],
@@ -276,6 +277,16 @@ def test_axes_decide_on_each_other(fields: dict[str, Any], words: str, sizes: tu
     assert tuple(Counter(run.architecture for run in runs).values()) == sizes
     references = {run for run in runs if run.architecture == "bm25"} if "architecture" in axes else set()
     assert references <= {replace(run, architecture="bm25")}, "BM25 keeps its id"
+
+
+def test_equivalent_references_are_one_run() -> None:
+    """Trained rows become one run of BM25: the one that is among the rows, if there is one."""
+    trained = [base("smoke", seed=1), base("smoke", seed=2, filter="none"), base("smoke", **CLUSTERS)]
+    declared = base("smoke", architecture="bm25", seed=5)
+    assert len(expand(trained, {"architecture": ("bm25",)})) == 1
+    assert expand([*trained, declared], {"architecture": ("bm25",)}) == [declared]
+    suites = [*trained, base("smoke", suite="planted-validation")]
+    assert len(expand(suites, {"architecture": ("bm25", "biencoder")})) == 2 + len(suites)
 
 
 def test_inert_axes_are_counted() -> None:

@@ -56,7 +56,12 @@ BAD_COMBINATIONS: list[dict[str, Any]] = [
     *({"num_test_contexts": 2, "measure": name} for name in ("spread", "cross", "mteb", "adaptive")),
     {"architecture": "contextual", "num_contexts": 4, "num_test_contexts": 5},
     {"architecture": "biencoder", "measure": "steps", "kept_weights": "best"},
-    {"architecture": "contextual", "sequence_dropout": 0.0, "test_contexts": "own", "num_test_contexts": 2},
+    *(
+        {"architecture": "contextual", "sequence_dropout": 0.0, "test_contexts": "own", "num_contexts": 8, **number}
+        for number in ({"num_test_contexts": 2}, {"num_test_contexts": 8})
+    ),
+    {"measure": "steps", "num_steps": 4, "num_warmup_steps": 1},
+    {"architecture": "contextual", "measure": "steps", "test_contexts": "wrong+null"},
     *({"architecture": "biencoder", "measure": name, "nested_sizes": "8+16"} for name in ("adaptive", "disagreement")),
     *({"sampler": "domain", "mixing_alpha": alpha} for alpha in (1.5, -0.1)),
     {"sampler": "random", "mixing_alpha": 0.5},
