@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from repro.spec import base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import get_home, get_local_records, run_folder
-from repro.train.checkpoint import TrainState, read_checkpoint_step, read_metrics
-from repro.train.trainer import make_model_config, trained_model
+from repro.train.checkpoint import read_checkpoint_step, read_metrics
+from repro.train.trainer import make_model_config
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 
@@ -285,23 +285,3 @@ def test_evaluations_share_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
         for session in sessions:
             assert session["switches"] == ["checkpoint"] and session["versions"]
             assert (session["num_processes"], session["machine"]["dtype"]) == (1, "float32")
-
-
-def make_older_header(state: TrainState) -> dict[str, Any]:
-    """Return the header of a checkpoint as older versions wrote it, without training sessions."""
-    header = asdict(state)
-    del header["sittings"]
-    return header
-
-
-def test_older_training_is_resumed() -> None:
-    """Sessions of older checkpoints are unknown, so the record lists only later ones."""
-    run, other = base("smoke", seed=8), base("smoke", seed=9)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("repro.train.checkpoint.asdict", make_older_header)
-        with pytest.raises(Interrupted):
-            execute(run, should_stop=stop_after(4), progress=ignore)
-        trained_model(other, ignore)
-    for older, from_steps in ((run, [4]), (other, [])):
-        sessions = execute(older, progress=ignore).provenance["training"]["sittings"]
-        assert [session["from_step"] for session in sessions] == from_steps

@@ -51,15 +51,15 @@ class TrainState:
     seconds: float = 0.0
     sampler: Sequence[int] = ()
     num_processes: int = 1
-    log_sha256: str = ""  # of the log up to this step, "" if unknown
-    chunks: str = ""  # chunk sizes in the format of REPRO_CHUNKS, "" in old checkpoints
-    sittings: Sequence[Mapping[str, Any]] = ()  # one entry per session, empty in old checkpoints
+    log_sha256: str = ""  # of the log up to this step
+    chunks: str = ""  # chunk sizes in the format of REPRO_CHUNKS
+    sittings: Sequence[Mapping[str, Any]] = ()  # one entry per session
     best_step: int = 0  # of the lowest loss on the pairs set apart, 0 if there was none yet
     best_loss: float | None = None
     num_worse: int = 0  # measurements since then
     has_ended: bool = False  # before the last step
     holds_best: bool = False  # the weights are those of `best_step`
-    cpu_seconds: float | None = None  # of this process over all sessions, None if an old checkpoint did not count them
+    cpu_seconds: float = 0.0  # of this process over all sessions
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -113,8 +113,6 @@ def _open_checkpoint(path: Path) -> Iterator[Any]:
 def _parse_state(header: Mapping[str, str]) -> TrainState:
     """Parse the state of a header. Raises ValueError if it is invalid."""
     values = json.loads(header["state"])
-    # old checkpoints have this field, which is always true
-    values.pop("shares_batches", None)
     # An unknown field raises TypeError, which `_open_checkpoint` reports as damage.
     state = TrainState(**values)
     types: dict[str, type | tuple[type, ...]] = {

@@ -210,7 +210,7 @@ def _resume(
     state = read_checkpoint(folder, settings.run_id, model, optimizer)
     check_same_value("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
-        return TrainState(settings.run_id, num_processes=count_processes(), cpu_seconds=0.0)
+        return TrainState(settings.run_id, num_processes=count_processes())
     # The seed alone is not enough: other data or another batch size would give other batches for the same step.
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
@@ -261,11 +261,10 @@ def _run_step(
         "pairs_per_second": round(sum(len(batch.pairs_B) for batch in step_feed.batches) / seconds, 1),
         "memory_bytes": measure_memory_bytes(model.device),
     }
-    state = replace(state, step=step, seconds=state.seconds + seconds, sampler=step_feed.sampler)
-    if state.cpu_seconds is not None:
-        # On a busy machine a step takes longer, but not more processor time.
-        state = replace(state, cpu_seconds=state.cpu_seconds + time.process_time() - cpu_started_at)
-    return state, line
+    # On a busy machine a step takes longer, but not more processor time.
+    cpu_seconds = state.cpu_seconds + time.process_time() - cpu_started_at
+    seconds += state.seconds
+    return replace(state, step=step, seconds=seconds, cpu_seconds=cpu_seconds, sampler=step_feed.sampler), line
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:

@@ -118,9 +118,8 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
         "num_parameters": sum(weight.numel() for weight in model.parameters()),
         "seconds": round(state.seconds, 1),
         "sittings": list(state.sittings),
+        "cpu_seconds": round(state.cpu_seconds, 1),
     }
-    if state.cpu_seconds is not None:
-        provenance["cpu_seconds"] = round(state.cpu_seconds, 1)
     if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
     if switches := list_switches(state.sittings):

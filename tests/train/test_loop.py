@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import json
 import multiprocessing
 import os
 import resource
@@ -15,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 from repro.model.contextual import Model
 from repro.stopping import Interrupted
@@ -110,17 +107,6 @@ def test_misfitting_checkpoint_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged"):
         run(tmp_path)
-
-
-def test_older_checkpoint_is_resumed(tmp_path: Path, uninterrupted: Any) -> None:
-    """Its state has a field that newer ones do not have."""
-    with pytest.raises(Interrupted):
-        run(tmp_path, should_stop=lambda: True)
-    path = tmp_path / CHECKPOINT_FILE
-    with safe_open(path, "pt") as file:
-        state = json.loads(file.metadata()["state"]) | {"shares_batches": True}
-    save_file(load_file(path), path, {"state": json.dumps(state)})
-    assert_resumes_as(uninterrupted, tmp_path)
 
 
 def test_full_disk_keeps_last_checkpoint(tmp_path: Path, uninterrupted: Any) -> None:
