@@ -77,7 +77,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
         rows.append(("judged on", _describe_evidence(judged)))
     rows += [("also", remark) for remark in list_remarks(judged)]
     if judged.verdict == "other scale":
-        rows += _list_other_scales(claim, scale)
+        rows += _list_other_scales(judged)
     else:
         rows += _list_next_steps(judged, unit)
         figures = [exhibit.name for exhibit in experiment.artefacts if isinstance(exhibit, Figure)]
@@ -87,9 +87,12 @@ def explain_claim(id: str, scale: str) -> list[str]:
     return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
 
 
-def _list_other_scales(claim: Claim, scale: str) -> Iterator[tuple[str, str]]:
-    """Yield the command for a scale that judges the claim, and the claims that ask the same at this scale."""
-    yield "judged at", f"{', '.join(claim.scales)}: repro why {claim.id} --scale {claim.scales[0]}"
+def _list_other_scales(judged: Judgement) -> Iterator[tuple[str, str]]:
+    """Yield the scales that judge the claim with a command, and the claims that ask the same at this scale."""
+    claim, scale = judged.claim, judged.scale
+    # a claim that declares no scales is judged at each scale that judges anything
+    command = f": repro why {claim.id} --scale {claim.scales[0]}" if claim.scales else ""
+    yield "judged at", f"{judged.note}{command}"
     headlines = [headline.claims for headline in get_declared_notes("HEADLINES") if claim.id in headline.claims]
     for id in sorted({id for ids in headlines for id in ids if scale in find_claim(id)[1].scales}):
         yield "see", f"{id}, the same at {scale}"

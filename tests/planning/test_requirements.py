@@ -1,7 +1,9 @@
 """Requirements of a plan, and the texts of `why`, `check` and `doctor`: everything missing is named with a remedy."""
 
 import json
+import re
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -195,6 +197,15 @@ def test_why_explains_a_claim() -> None:
     assert run_command("why", "F4.a").startswith("F4.a at desk: ")
     assert json.loads(run_command("why", "F4.a", "--json"))[0].startswith("F4.a at desk: ")
     assert any("P.b" in line for line in explain_claim("T1.b", "mini"))
+
+
+def test_why_names_other_scales() -> None:
+    """Nothing is judged at `smoke`. The command has a scale that the claim declares, or is absent."""
+    for judgement in chain.from_iterable(judgements(experiment, "smoke") for experiment in experiments()):
+        claim = judgement.claim
+        text = "\n".join(explain_claim(claim.id, "smoke"))
+        assert isinstance(claim, Identity) or judgement.note in text, claim.id
+        assert re.findall(r"repro why \S+ --scale (\w+)", text) == list(claim.scales[:1])
 
 
 @pytest.mark.parametrize(
