@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from repro.report.artefacts import load_records
 from repro.report.formats import as_markdown_table
-from repro.report.names import format_heading, format_title, split_name
+from repro.report.names import format_heading, format_title, list_claims, split_name
 from repro.spec import Experiment
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import experiments, get_declared_notes
@@ -33,11 +33,11 @@ def iter_rows() -> Iterator[tuple[str, ...]]:
             if not split_name(re.sub(r"^(gte|mrl)_", "", artefact.name))[1]:
                 # ours: the papers have no such artefact
                 continue
-            claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
+            claims = [claim.id for claim in list_claims(experiment, artefact.name)]
             # deviations are declared for these scales
             deviates = not PAPER_SCALES.isdisjoint(experiment.scales)
             deviations = find_deviations(heading) if deviates else ABSENT
-            yield heading, format_title(experiment, artefact), status, deviations, claims
+            yield heading, format_title(experiment, artefact), status, deviations, ", ".join(claims) or ABSENT
 
 
 def describe_status(experiment: Experiment) -> str:

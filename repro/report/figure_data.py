@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from repro.records.store import Record
-from repro.report.names import find_artefact, format_heading
+from repro.report.names import format_heading, list_claims
 from repro.report.tables import format_no_records_note, get_metric_path
 from repro.report.view import View, format_mean, format_spread_note
 from repro.spec import FIELDS, Figure, Identity, Row, Run, RunFilter
@@ -289,7 +289,7 @@ def describe_claim_seeds(figure: Figure, scale: str, rows: Iterable[Mapping[str,
     if figure.name not in artefacts() or not drawn_seeds:
         return ""
     experiment, _ = artefacts()[figure.name]
-    claims = [claim for claim in experiment.claims if find_artefact(claim.id, experiment.artefact_names) == figure.name]
+    claims = list_claims(experiment, figure.name)
     judged = [claim for claim in claims if not isinstance(claim, Identity) and scale in (claim.scales or (scale,))]
     declared = {claim.declared_seeds(scale) for claim in judged}
     others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from repro.spec import Exhibit, Experiment, Figure, Table
+from repro.spec import Claim, Exhibit, Experiment, Figure, Table
 from repro.spec.registry import artefacts
 
 COMPANION = re.compile(r"(gte|mrl)_(?=table\d|figure\d)")
@@ -55,3 +55,8 @@ def find_artefact(claim: str, artefacts: Sequence[str]) -> str:
     match = re.match(r"([A-Z]+)(\d+)\.", claim)
     name = f"{LETTERS.get(match[1], '')}{match[2]}" if match else ""
     return name if name in artefacts else artefacts[0]
+
+
+def list_claims(experiment: Experiment, artefact: str) -> list[Claim]:
+    """Return the claims of an experiment that are about one of its artefacts."""
+    return [claim for claim in experiment.claims if find_artefact(claim.id, experiment.artefact_names) == artefact]

@@ -17,7 +17,7 @@ from repro.cli.main import app
 from repro.cli.regenerate import make_front_pictures
 from repro.records.store import Record, read_records, write_record
 from repro.report import own_corpus
-from repro.report.coverage import expand_names
+from repro.report.coverage import expand_names, iter_rows
 from repro.report.gallery import list_gain_rows
 from repro.report.html import render_page
 from repro.report.markdown_pages import LEDGERS
@@ -32,6 +32,7 @@ from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments, find_paper
 from repro.statistics.judge import Judgement
 from repro.storage.paths import get_published_records
+from repro.text import ABSENT
 
 
 def make_judgements(*ids: str) -> list[Judgement]:
@@ -104,6 +105,15 @@ def test_names_lead_to_artefacts() -> None:
     assert find_artefact("own.x", ("table1",)) == "table1"
     for claim, artefact in {"F3.b": "figure3", "T3.a": "table3", "C.a": "figure2"}.items():
         assert find_artefact(claim, ("figure2", "figure3", "table3")) == artefact
+
+
+def test_coverage_lists_each_claim_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row lists the claims about its artefact, not those of the other artefacts of its experiment."""
+    monkeypatch.setattr("repro.report.coverage.describe_status", lambda experiment: "")
+    claims = {row[0]: row[-1].split(", ") for row in iter_rows()}
+    assert claims["Figure 4"] == ["F4.a"] and claims["Table 3 (shares)"] == [ABSENT]
+    listed = [id for ids in claims.values() for id in ids if id != ABSENT]
+    assert len(listed) == len(set(listed))
 
 
 def test_companion_sections_come_last() -> None:
