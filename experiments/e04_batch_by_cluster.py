@@ -246,7 +246,9 @@ NO_CONTRAST = "no contrast: unfiltered batches lose as much"
 RANGE_NOTE = "from the smallest batch of the paper's range (at desk 128) to the largest"
 
 
-def claim_trend(id: str, statement: str, axis: str, sign: int, source: str, of: dict[str, Any], **options: Any) -> Claim:
+def claim_trend(
+    id: str, statement: str, axis: str, sign: int, source: str, of: dict[str, Any], **options: Any
+) -> Claim:
     """Claim a trend of NDCG@10 with cluster size at each batch size, or with batch size at each cluster size."""
     within = "batch_size" if axis == "cluster_size" else "cluster_size"
     return Claim.trend(
