@@ -293,6 +293,8 @@ def show(
     For runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
     """
     get_scale(scale)
+    if pivot and as_json:
+        raise ValueError("--pivot prints a table of means, --json each run: give one of them (csv: --format csv)")
     if pivot or any(map(is_axis, what or ())):
         return _show_grid(resolve_runs(what, scale), get_sweep_name(what, scale), pivot, format, as_json)
     from repro.report.artefacts import judgements, make_artefact_views
