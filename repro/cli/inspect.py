@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,8 +91,9 @@ def check(
             render_line(f"{PAPERS[paper]}: {summary}")
         elif paper_judgements or not judged:
             width = make_console().width if format == "text" else None
-            render(make_claims_view(paper_judgements, f"{PAPERS[paper]}: claims at scale {scale}", width=width), format)
-            render_line(summary)
+            view = make_claims_view(paper_judgements, f"{PAPERS[paper]}: claims at scale {scale}", width=width)
+            # a note, so that it is a comment in LaTeX
+            render(replace(view, notes=(*view.notes, summary)), format)
     if is_short and not (write or as_json) and any(find_paper(judgement.claim.id) != MAIN for judgement in judged):
         print_line("`repro check --all` prints the claims of companion papers in full")
     if write:

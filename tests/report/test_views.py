@@ -43,6 +43,7 @@ from repro.spec.registry import artefacts, experiments
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import get_local_records
 from repro.text import format_number, format_seconds
+from tests.commands import run_command
 from tests.hand_made import write_scores
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
@@ -528,6 +529,11 @@ def test_negative_numbers_get_a_minus() -> None:
 def test_notes_become_comments() -> None:
     lines = as_latex(View("t", ("a", "b"), (("x", "1 ± 2"),), (SPREAD_NOTE,))).splitlines()
     assert lines[-2:] == [r"\end{tabular}", r"% $\pm$: standard deviation over the runs that ``seeds'' counts"]
+
+
+def test_ledger_summary_is_a_comment() -> None:
+    lines = run_command("check", "T5.a", "--scale", "smoke", "--format", "latex").splitlines()
+    assert all(line.startswith("%") for line in lines if line) and any("1 HOLDS" in line for line in lines)
 
 
 def test_wide_table_is_scaled() -> None:
