@@ -142,7 +142,7 @@ MAX_TEXT_WIDTH = 24
 MIN_WIDTH_FOR_PARTS = 100
 """Width from which a table that does not fit is printed in parts. On narrower terminals it has fewer columns."""
 PRIORITY_COLUMNS = ("NDCG@10", "mean", "95 %")
-"""Headers of the columns that a narrow terminal shows first. The others follow in order while there is room."""
+"""Headers of the columns that are shown if not all fit, or in the first part. The others follow in order."""
 DROPPED_NOTE = "Not shown in a terminal this narrow:"
 INDENT = "    "
 """Indentation of a sentence below its row."""
@@ -155,25 +155,33 @@ def _measure_width(view: View, index: int) -> int:
 
 def _select_columns(view: View, width: int) -> View:
     """Return the view with the columns that fit into a width: the names of the rows, scores, intervals, then others."""
-    num_names = len(view.alignment) - len(view.alignment.lstrip("l"))
+    num_names = _count_name_columns(view)
     widths = [_get_least_width(view, index) + GAP for index in range(len(view.header))]
     space_left = width - sum(widths[:num_names])
     # A second column of names, for example the source of the records, is dropped if no number fits.
     selected = list(range(num_names))
     while len(selected) > 1 and space_left < min(widths[num_names:], default=0):
         space_left += widths[selected.pop()]
-    others = range(num_names, len(view.header))
-    for index in sorted(others, key=lambda index: _get_priority(view.header[index])):
+    for index in _sort_by_priority(view):
         if widths[index] <= space_left or len(selected) == len(view.header[:1]):
             selected.append(index)
             space_left -= widths[index]
     return view.with_columns(sorted(selected))
 
 
-def _get_priority(name: str) -> int:
-    return next(
-        (priority for priority, prefix in enumerate(PRIORITY_COLUMNS) if name.startswith(prefix)), len(PRIORITY_COLUMNS)
-    )
+def _count_name_columns(view: View) -> int:
+    """Return the number of leading left-aligned columns, which hold the names of the rows."""
+    return len(view.alignment) - len(view.alignment.lstrip("l"))
+
+
+def _sort_by_priority(view: View) -> list[int]:
+    """Return the columns after the names of the rows: scores, intervals, then others in their order."""
+
+    def get_priority(index: int) -> int:
+        ranks = (rank for rank, prefix in enumerate(PRIORITY_COLUMNS) if view.header[index].startswith(prefix))
+        return next(ranks, len(PRIORITY_COLUMNS))
+
+    return sorted(range(_count_name_columns(view), len(view.header)), key=get_priority)
 
 
 def _get_least_width(view: View, index: int) -> int:
@@ -183,18 +191,17 @@ def _get_least_width(view: View, index: int) -> int:
 
 
 def _split_columns(view: View, width: int) -> Iterator[View]:
-    """Yield the view in parts that fit into a width. Each part repeats the leading columns of words."""
-    # Leading left-aligned columns hold the names of the rows.
-    num_names = len(view.alignment) - len(view.alignment.lstrip("l"))
+    """Yield the view in parts that fit into a width. Each part repeats the names of the rows, the first has the scores."""
+    num_names = _count_name_columns(view)
     widths = [_get_least_width(view, index) for index in range(len(view.header))]
     selected = list(range(num_names))
-    for index in range(num_names, len(view.header)):
+    for index in _sort_by_priority(view):
         space_left = width - sum(widths[index] + GAP for index in [*selected, index])
         if space_left < 0 and len(selected) > num_names:
-            yield view.with_columns(selected)
+            yield view.with_columns(sorted(selected))
             selected = list(range(num_names))
         selected.append(index)
-    yield view.with_columns(selected)
+    yield view.with_columns(sorted(selected))
 
 
 def _make_rich_table(view: View) -> RichTable:
