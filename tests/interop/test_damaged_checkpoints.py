@@ -47,23 +47,15 @@ def test_no_pickle_is_ever_loaded(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize("damage", ["header", "half", "pickle"])
-def test_our_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
-    make_model("biencoder").save_pretrained(tmp_path / "m")
-    path = tmp_path / "m" / "model.safetensors"
-    content = path.read_bytes()
-    path.write_bytes({"header": b"\x10" + bytes(7) + b"{}", "half": content[:-9], "pickle": b"\x80\x04."}[damage])
-    with pytest.raises(ValueError, match=r"m/model\.safetensors"):
-        Biencoder.from_pretrained(tmp_path / "m")
-
-
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path)
-    path = tmp_path / "model.safetensors"
-    content = path.read_bytes()
-    for length in (0, 5, 100, len(content) // 2, len(content) - 1):
-        path.write_bytes(content[:length])
-        assert_refused(tmp_path, r"model\.safetensors is damaged")
+    """tests/fuzz has other kinds of damage."""
+    make_model("biencoder").save_pretrained(tmp_path / "ours")
+    write_checkpoint(tmp_path / "theirs")
+    for name, load in (("ours", Biencoder.from_pretrained), ("theirs", load_official)):
+        path = tmp_path / name / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(ValueError, match=rf"{name}/model\.safetensors"):
+            load(tmp_path / name)
 
 
 def test_wrong_weights_are_named(tmp_path: Path) -> None:
