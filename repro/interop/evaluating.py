@@ -347,6 +347,12 @@ def check_model_options(request: EvaluationRequest, models: Sequence[str], opene
         parse_widths(request.widths, width)
     if request.whiten and all(is_blind(sizes[source]) for source in widths):
         raise ValueError(f"--whiten: {next(iter(widths))} was trained without documents, so leave it out")
+    reading = [source for source in widths if reads_documents(sizes[source])]
+    if request.whiten and reading and "own" not in request.contexts:
+        raise ValueError(
+            f"--whiten: the vectors of {reading[0]} are whitened under the own context, which is not scored, so there is "
+            "nothing to compare them with: add --context own"
+        )
 
 
 @dataclass(frozen=True)

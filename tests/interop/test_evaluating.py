@@ -118,6 +118,16 @@ def test_whitened_gain_has_interval(desk: Path) -> None:
     assert second["whitened"] == result["provenance"]["suite"]["whitened"]
 
 
+def test_whitening_needs_own_context(desk: Path) -> None:
+    """The whitened vectors are those of the own context, so no other context is compared with them."""
+    words = ("--suite", "zoo/near", "--no-bm25", "--whiten", "own", "--context", "null")
+    for models in (("--model", "contextual"), ("--compare", "plain", "contextual")):
+        with pytest.raises(ValueError, match=r"--whiten: .*contextual.*add --context own"):
+            evaluate(*models, *words)
+    rows = evaluate_json("--model", "contextual", *words, "--context", "own")["differences"]
+    assert [(row["first"], row["other"]) for row in rows] == [("own", "null"), ("whitened", "own")]
+
+
 def test_name_is_no_whitening(desk: Path) -> None:
     """A folder may be called "whitened-minilm". The order of a comparison is kept, and there is no verdict."""
     Path("plain").rename("whitened-minilm")
