@@ -251,7 +251,7 @@ class Scored:
 def list_columns(suite: str, systems: Sequence[Scored]) -> tuple[list[QueryScores], list[str]]:
     """Return a column for each system and context, and the labels of the whitened ones.
 
-    The context is named if a system has several.
+    The context is named if a system has several, or one that is not its own corpus.
     """
     names = [str(system.metadata["called" if system.metadata["run"] is None else "architecture"]) for system in systems]
     if len(systems) > 1 and names[0] == names[1]:
@@ -272,7 +272,7 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> tuple[list[QueryScore
             view_label = labels[view]
             # The shortest label that still distinguishes the column from all others.
             label = f"{name} {view_label}"
-            if len(views) == 1 and (view == "own" or num_models > 1):
+            if len(views) == 1 and view == "own":
                 label = name
             elif num_models == 1 and len(views) > 1:
                 label = view_label

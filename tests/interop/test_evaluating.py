@@ -307,10 +307,15 @@ def test_equal_names_are_refused(desk: Path) -> None:
 
 
 def test_two_models_are_compared_by_query(desk: Path) -> None:
-    # Context options apply to the contextual model alone.
-    for options in ((), ("--context", "wrong"), ("--num-contexts", "3")):
-        output = evaluate("--compare", "plain", "contextual", "--no-bm25", *options)
-        assert "plain − contextual" in output and "bm25" not in output
+    # Context options apply to the contextual model alone. Its label has any context but the default one.
+    for *options, label in (
+        ("contextual",),
+        ("--context", "wrong", "contextual wrong"),
+        ("--context", "null", "contextual null"),
+        ("--num-contexts", "3", "contextual"),
+    ):
+        (row,) = evaluate_json("--compare", "plain", "contextual", "--no-bm25", *options)["differences"]
+        assert (row["first"], row["other"]) == ("plain", label)
     result = evaluate_json("--compare", "plain", "contextual", "--no-bm25")
     scores = (metrics["zoo/mean/ndcg_at_10"] for metrics in (result["metrics"], result["beside"]["contextual"]))
     assert_difference(result["differences"][0], *scores)
