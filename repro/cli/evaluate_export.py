@@ -98,7 +98,7 @@ def evaluate(
     request = EvaluationRequest(
         model=first,
         suite=suite,
-        contexts=tuple(context or ("own",)),
+        contexts=tuple(dict.fromkeys(context or ("own",))),
         context_seed=context_seed,
         num_contexts=num_contexts,
         revision=revision,

@@ -355,6 +355,13 @@ def test_single_queries_have_no_interval() -> None:
     assert "+65.0 points (no interval" in line and "do not deploy" in line
 
 
+def test_repeated_context_counts_once(desk: Path) -> None:
+    for model in ("plain", "contextual"):
+        words = ("--model", model, "--suite", "zoo/near", "--no-bm25")
+        twice, once = evaluate_json(*words, "--context", "own", "--context", "own"), evaluate_json(*words)
+        assert twice["metrics"] == once["metrics"] and twice["provenance"]["asked"] == once["provenance"]["asked"]
+
+
 def test_bm25_is_scored_alone(desk: Path) -> None:
     result = evaluate_json("--model", "bm25")
     assert result["metrics"]["zoo/mean/ndcg_at_10"] > 0.5 and result["beside"] == {}
