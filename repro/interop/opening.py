@@ -162,6 +162,9 @@ def describe_name_clash(source: str) -> str:
 def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     if is_self_contained(folder):
         return load_self_contained_model(folder)
+    # before modules.json, which the authors' checkpoints have, too
+    if is_official(folder):
+        return load_official(folder, revision=revision)
     if (folder / "modules.json").is_file():
         from repro.interop.contextual_module import MODULE_FOLDER
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
@@ -172,8 +175,6 @@ def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
         opened = open_sentence_transformers(folder)
         check_similarity(opened, folder)
         return StockEncoder(opened)
-    if is_official(folder):
-        return load_official(folder, revision=revision)
     config = folder / "config.json"
     model_type = json_object(config).get("model_type") if config.is_file() else None
     if model_type is not None:

@@ -6,6 +6,7 @@ order, with the columns query and answer.
 """
 
 import ast
+import json
 import math
 import os
 import re
@@ -25,12 +26,22 @@ from repro.interop.exporting import export_model
 from repro.interop.official.config import read_official_config, write_official_config
 from repro.interop.official.folder import export_official, is_official, load_official
 from repro.interop.official.keys import make_key_table
+from repro.interop.opening import open_model
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
 from tests.commands import ignore
-from tests.interop.checkpoints import EMBEDDERS, NULL, V1, V2, checkpoint_shapes, random_weights, write_checkpoint
+from tests.interop.checkpoints import (
+    EMBEDDERS,
+    NULL,
+    V1,
+    V2,
+    checkpoint_shapes,
+    random_weights,
+    write_checkpoint,
+    write_usable_checkpoint,
+)
 from tests.interop.rederived import first_stage, second_stage
 from tests.interop.small import CORPUS, TEXTS, make_contextual
 
@@ -163,6 +174,18 @@ def test_our_model_survives_authors_format(tmp_path: Path, residual: bool, promp
     for encoder in (model, again):
         encoder.set_context(CORPUS, seed=0)
     np.testing.assert_array_equal(again.encode(TEXTS, "query"), model.encode(TEXTS, "query"))
+
+
+def test_modules_of_the_authors_are_not_run(tmp_path: Path) -> None:
+    """Their checkpoints have a modules.json with a module of theirs. They open as our classes."""
+    write_usable_checkpoint(tmp_path)
+    types = ("sentence_transformers_impl.Transformer", "sentence_transformers.models.Pooling")
+    modules = [{"idx": n, "name": str(n), "path": "", "type": name} for n, name in enumerate(types)]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    opened, expected = open_model(str(tmp_path)).ours, load_official(tmp_path)
+    for encoder in (opened, expected):
+        encoder.set_context(CORPUS)
+    np.testing.assert_array_equal(opened.encode(TEXTS), expected.encode(TEXTS))
 
 
 @pytest.mark.parametrize(
