@@ -120,7 +120,7 @@ def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[li
         ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
     """
     found = find_corpus(corpus)
-    documents, num_collections = found.read()
+    documents, num_collections = found.read(progress)
     for line in describe_column_choice(found):
         progress(line)
     texts = list(documents.values())

@@ -5,12 +5,22 @@ Imports no torch, so that a wrong name is refused before torch is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from repro.data.beir import (
+    DOCUMENT,
+    SuiteDataset,
+    find_collections,
+    get_legal_name,
+    load_dataset,
+    load_known_collection,
+    load_suite,
+    read_texts,
+)
 from repro.data.columns import ACCEPTED, match_names
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.data.wording import normalize_text
@@ -48,8 +58,6 @@ class Corpus:
 
         Documents of several collections have the role "document".
         """
-        from repro.data.beir import load_known_collection, load_suite
-
         if self.kind == "imported":
             from repro.data.own.imported import GIVEN_FOLDER, find_imported
 
@@ -74,8 +82,6 @@ class Corpus:
 
     def _list_files(self) -> list[Path]:
         """Return the files that decide its documents and their prompt."""
-        from repro.data.beir import find_collections, load_suite
-
         if self.kind == "file":
             return [self.path]
         if self.kind == "beir":
@@ -93,23 +99,24 @@ class Corpus:
         has_role = self.kind == "beir" and quirks.asks_on_both_sides and all(map(Path.is_file, files))
         return files if has_role else []
 
-    def read(self) -> tuple[dict[str, str], int]:
+    def read(self, progress: Callable[[str], None] = print) -> tuple[dict[str, str], int]:
         """Return the text of each document by its id, and the number of collections that they come from.
 
-        Equal texts of an imported corpus are one document.
+        Equal texts of an imported corpus are one document. `progress` is called with each message.
 
         Raises:
             ValueError: if a file is malformed or has no column of documents. The message names file and line.
         """
         if self.kind == "beir":
-            from repro.data.beir import DOCUMENT, read_texts
-
             return read_texts(self.path / "corpus.jsonl", DOCUMENT), 1
         if self.kind == "file":
             return dict(_iter_file(self.path)), 1
         if self.kind == "imported":
             return _read_imported(self.path), 1
-        return _read_suite(self.name if self.kind == "suite" else str(self.path))
+        from repro.interop.opening import open_suite
+
+        suite = open_suite(self.name if self.kind == "suite" else str(self.path), progress)
+        return _read_datasets(suite.datasets)
 
 
 def describe_column_choice(corpus: Corpus) -> list[str]:
@@ -131,8 +138,6 @@ def find_corpus(source: str) -> Corpus:
     """
     path = Path(source)
     if path.is_dir() and (path / "corpus.jsonl").is_file():
-        from repro.data.beir import get_legal_name
-
         # The name that `evaluate` gives the folder, because the draw of the context depends on it.
         return Corpus(get_legal_name(path.resolve().name), "beir", path.resolve())
     if path.is_file():
@@ -229,19 +234,15 @@ def _read_imported(folder: Path) -> dict[str, str]:
             found.setdefault(normalize_text(text), (f"{kind}-{number}", text))
     if (folder / GIVEN_FOLDER).is_dir():
         numbered = {document_id for document_id, _ in found.values()}
-        for document_id, text in _read_suite(str(folder / GIVEN_FOLDER))[0].items():
+        for document_id, text in _read_datasets(load_suite(folder / GIVEN_FOLDER).datasets)[0].items():
             # a given id may have the form of the numbers above
             unique_id = f"evaluation-{document_id}" if document_id in numbered else document_id
             found.setdefault(normalize_text(text), (unique_id, text))
     return dict(found.values())
 
 
-def _read_suite(source: str) -> tuple[dict[str, str], int]:
-    from repro.data.beir import load_dataset
-    from repro.interop.opening import open_suite
-
+def _read_datasets(datasets: Sequence[SuiteDataset]) -> tuple[dict[str, str], int]:
     documents: dict[str, str] = {}
-    datasets = open_suite(source).datasets
     for dataset in datasets:
         retrieval, _ = load_dataset(dataset)
         # Collections of a suite may use the same ids.

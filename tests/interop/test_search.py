@@ -27,7 +27,7 @@ from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
-from tests.commands import get_exit_code, ignore
+from tests.commands import get_exit_code, ignore, run_command
 
 TEXTS = [
     "Rain falls on the plain in spring.",
@@ -172,6 +172,16 @@ def test_command_reads_stdin(
     rows = json.loads(capsys.readouterr().out)
     assert [row["query"] for row in rows] == QUERIES and {len(row["results"]) for row in rows} == {2}
     assert get_exit_code("search", str(model), "x") == 2
+
+
+def test_messages_are_not_in_json(tmp_path: Path) -> None:
+    """A folder of collections has messages about skipped entries and about its name."""
+    model = save(tmp_path / "model", "biencoder", "bert")
+    write_beir_folder(tmp_path / "zoo" / "near", Retrieval("near", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+    (tmp_path / "zoo" / "notes.txt").touch()
+    (row,) = json.loads(run_command("search", str(model), "x", "--corpus", str(tmp_path / "zoo"), "--json"))
+    assert [result["id"] for result in row["results"]] == ["d"]
+    search(SearchRequest(str(model), str(tmp_path / "zoo")), ["x"], 1, refuse)
 
 
 def test_equal_scores_keep_the_order(tmp_path: Path) -> None:

@@ -42,12 +42,12 @@ def build_index(
 ) -> None:
     """Write the index of a corpus into a folder, completely or not at all."""
     started = time.monotonic()
-    documents, _ = corpus.read()
+    documents, _ = corpus.read(progress)
     if not documents:
         raise ValueError(f"corpus {corpus.name} holds no documents")
     for line in describe_column_choice(corpus):
         progress(line)
-    context = set_context(opened, request, corpus, documents, context_corpus)
+    context = set_context(opened, request, corpus, documents, context_corpus, progress)
     opened.model.report = make_encoding_reporter(progress)
     with atomic_folder(folder) as part:
         texts = list(documents.values())
@@ -87,11 +87,12 @@ def set_context(
     corpus: Corpus,
     documents: dict[str, str],
     context_corpus: Corpus | None,
+    progress: Progress,
 ) -> dict[str, Any] | None:
     """Set the context of a contextual model. Return how it was drawn, or None if the model takes no context."""
     if not opened.num_contexts:
         return None
-    texts = documents if context_corpus is None else context_corpus.read()[0]
+    texts = documents if context_corpus is None else context_corpus.read(progress)[0]
     drawn_from = context_corpus or corpus
     source = Retrieval(drawn_from.name, tuple(texts), tuple(texts.values()), (), (), {})
     kind = "own"
