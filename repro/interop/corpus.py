@@ -234,7 +234,10 @@ def _read_imported(folder: Path) -> dict[str, str]:
             found.setdefault(normalize_text(text), (f"{kind}-{number}", text))
     if (folder / GIVEN_FOLDER).is_dir():
         numbered = {document_id for document_id, _ in found.values()}
-        for document_id, text in _read_datasets(load_suite(folder / GIVEN_FOLDER).datasets)[0].items():
+        # The stored peculiarities apply, and none because of the name.
+        given = load_suite(folder / GIVEN_FOLDER).datasets
+        given_documents, _ = _read_datasets([each._replace(quirks=each.quirks or Quirks()) for each in given])
+        for document_id, text in given_documents.items():
             # a given id may have the form of the numbers above
             unique_id = f"evaluation-{document_id}" if document_id in numbered else document_id
             found.setdefault(normalize_text(text), (unique_id, text))

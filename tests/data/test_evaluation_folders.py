@@ -11,6 +11,7 @@ from repro.data.own.imported import import_source
 from repro.data.pairs import read_pairs
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.collections import read_collections
+from repro.interop.corpus import find_corpus
 from repro.interop.opening import open_suite
 from repro.pipeline.corpora import make_corpus_stage
 from tests.commands import run_command
@@ -99,6 +100,15 @@ def test_imported_collections_keep_their_quirks(tmp_path: Path) -> None:
         assert collection.provenance["split"] == "test"  # the import read the split
     assert score_bm25("mine") == score_bm25(str(source))
     assert sorted(path.name for path in (get_suite_folder("mine") / "msmarco" / "qrels").iterdir()) == ["test.tsv"]
+
+
+def test_known_split_is_not_required(tmp_path: Path) -> None:
+    """A collection named msmarco without the split dev is searched, too."""
+    collection = make_collection("msmarco")
+    write_beir_folder(tmp_path / "msmarco", collection)
+    import_source(tmp_path / "msmarco", name="mine")
+    documents, _ = find_corpus("mine").read()
+    assert documents == dict(zip(collection.document_ids, collection.documents, strict=True))
 
 
 def get_suite_folder(name: str) -> Path:
