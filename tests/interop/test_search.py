@@ -177,7 +177,9 @@ def test_command_reads_stdin(
 def test_messages_are_not_in_json(tmp_path: Path) -> None:
     """A folder of collections has messages about skipped entries and about its name."""
     model = save(tmp_path / "model", "biencoder", "bert")
-    write_beir_folder(tmp_path / "zoo" / "near", Retrieval("near", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}}))
+    write_beir_folder(
+        tmp_path / "zoo" / "near", Retrieval("near", ("d",), ("text",), ("q",), ("ask",), {"q": {"d": 1}})
+    )
     (tmp_path / "zoo" / "notes.txt").touch()
     (row,) = json.loads(run_command("search", str(model), "x", "--corpus", str(tmp_path / "zoo"), "--json"))
     assert [result["id"] for result in row["results"]] == ["d"]
