@@ -79,7 +79,6 @@ def test_corpus_has_table_and_json() -> None:
         ("export RUN . --to transformers", "is the current folder"),
         ("export RUN full --to transformers", "is not empty"),
         ("export nothere out --to transformers", "no model 'nothere'"),
-        ("evaluate --model nothere --suite planted", "no model 'nothere'"),
         ("evaluate --compare bm25 nothere --suite planted", "no model 'nothere'"),
         ("evaluate --compare abc --suite mine", "takes two models, --compare A B, but '--suite' is an"),
         ("evaluate --model bm25 --suite full", "is no BEIR folder"),

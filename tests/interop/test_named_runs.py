@@ -44,9 +44,6 @@ def refuse(*arguments: object) -> Never:
     [
         (f"evaluate --model {PLAIN} --suite planted --context null", "has no context"),
         (f"evaluate --model {BLIND} --suite planted --context wrong", "without documents.* leave out --context"),
-        (f"evaluate --model {BLIND} --suite planted --num-contexts 2", "without documents.* and --num-contexts"),
-        (f"evaluate --model {BLIND} --suite planted --whiten own", "--whiten: .*without documents"),
-        (f"evaluate --model {WITHOUT_NULL} --suite planted --context null", "--context null: .*sequence_dropout=0"),
         (f"evaluate --compare {PLAIN} {BLIND} --suite planted --context own --context wrong", "without documents"),
         (f"evaluate --compare {CONTEXTUAL} {SMOKE} --suite planted --width 64", "64 is not a width"),
         (f"explain-context {BLIND} --query x", "without documents.*name a model"),
@@ -59,7 +56,7 @@ def refuse(*arguments: object) -> Never:
 def test_impossible_requests_train_nothing(
     words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tests/cli/test_words_typed.py has the requests that are refused before torch is imported."""
+    """Refused folders are in test_evaluating.py. tests/cli/test_words_typed.py has refusals before torch is imported."""
     monkeypatch.setattr("repro.train.trainer.trained_model", refuse)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
