@@ -264,8 +264,11 @@ def find_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list
     return [str(path.relative_to(folder)) for path in (*entries, *nested)]
 
 
-def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
-    """Return a line about skipped entries of a folder of collections. Empty if there are none."""
+def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset], source: Path | None = None) -> list[str]:
+    """Return a line about skipped entries of a folder of collections. Empty if there are none.
+
+    `source` is named in the line. It is the archive if the folder was unpacked from one.
+    """
     skipped = find_skipped_entries(folder, datasets)
     if not skipped:
         return []
@@ -273,7 +276,7 @@ def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> 
     if len(skipped) > MAX_EXAMPLES:
         examples += ", …"
     return [
-        f"{shorten(folder)}: {count_noun(len(datasets), 'collection')} read, "
+        f"{shorten(source or folder)}: {count_noun(len(datasets), 'collection')} read, "
         f"{count_noun(len(skipped), 'entry', 'entries')} skipped (no corpus.jsonl within {MAX_LEVELS} levels, or "
         f"inside another collection): {examples}"
     ]

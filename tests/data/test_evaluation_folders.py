@@ -72,6 +72,17 @@ def test_archive_defects_name_the_archive(tmp_path: Path, split: str) -> None:
         import_source(archive, name="packed")
 
 
+def test_skipped_entries_name_the_archive(tmp_path: Path) -> None:
+    """Its unpacked folder exists during the import only."""
+    write_beir_folder(tmp_path / "theirs" / "exam", make_collection("exam"))
+    (tmp_path / "theirs" / "notes.txt").touch()
+    archive = pack_folder(tmp_path / "theirs", tmp_path / "theirs.zip")
+    source = write_rows(tmp_path / "x.jsonl", [{"query": f"ask {n}", "document": f"answer {n}"} for n in range(200)])
+    for corpus in (import_source(archive, name="exam"), import_source(source, name="mine", evaluate_on=archive)):
+        (line,) = corpus.skipped
+        assert line.startswith(f"{archive}: 1 collection read") and "notes.txt" in line
+
+
 @pytest.mark.parametrize("name", ["msmarco", "quora", "ArguAna", "touche2020"])
 def test_known_names_get_no_quirks(tmp_path: Path, name: str) -> None:
     """A held-out collection with the name of a known one is not treated as that one."""

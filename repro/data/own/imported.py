@@ -143,7 +143,7 @@ def import_source(
                     f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out"
                 )
             _check_no_pairs(train_path, folders[0])
-            return _bring_evaluation(train_path, target, name)
+            return _bring_evaluation(train_path, target, name, source)
         given = _read_collections(train_path, test_path, hold_out)
         part = stack.enter_context(atomic_folder(target, must_be_first=True))
         # Evaluated texts are known before the import, which drops training rows that share a text with them.
@@ -157,7 +157,7 @@ def import_source(
         digest = _compute_digest(list_content_files(part), hold_out, recipe)
         metadata = {"name": name, "digest": digest, "held_out_domains": hold_out, "recipe": recipe}
         if test_path is not None:
-            metadata["skipped"] = describe_skipped_entries(test_path, find_collections(test_path))
+            metadata["skipped"] = describe_skipped_entries(test_path, find_collections(test_path), evaluate_on)
         _write_json(part / CORPUS_FILE, metadata)
     return find_imported(name)
 
@@ -200,11 +200,11 @@ def _import_lease(target: Path) -> Lease:
     return lease
 
 
-def _bring_evaluation(source: Path, target: Path, name: str) -> ImportedCorpus:
-    given = read_given(source)
-    skipped = describe_skipped_entries(source, find_collections(source))
+def _bring_evaluation(folder: Path, target: Path, name: str, source: Path) -> ImportedCorpus:
+    given = read_given(folder)
+    skipped = describe_skipped_entries(folder, find_collections(folder), source)
     with atomic_folder(target, must_be_first=True) as part:
-        write_given(part / GIVEN_FOLDER, name, given, source)
+        write_given(part / GIVEN_FOLDER, name, given, folder)
         digest = _compute_digest(list_content_files(part), (), EVALUATION_RECIPE)
         metadata = {"name": name, "digest": digest, "held_out_domains": [], "skipped": skipped}
         _write_json(part / CORPUS_FILE, metadata)
