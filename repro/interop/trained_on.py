@@ -70,8 +70,8 @@ def find_seen_queries(
         if phase is None:
             continue
         graph = StageGraph(phase)
-        if Path(source).is_dir() and not _is_built(graph):
-            # This check alone does not justify building a corpus.
+        # This check alone does not justify building the corpus of a folder.
+        if not _is_available(graph, may_build=not Path(source).is_dir()):
             progress(
                 f"{source} was trained on the corpus {phase.corpus}, which is not on this machine: the suite's queries are "
                 "not compared with its training queries, so they may be among them"
@@ -86,10 +86,10 @@ def find_seen_queries(
     return seen
 
 
-def _is_built(graph: StageGraph) -> bool:
-    # ValueError is raised if the corpus is not available on this machine.
+def _is_available(graph: StageGraph, *, may_build: bool) -> bool:
+    # ValueError is raised if this machine has no corpus of this name, or one with other text.
     with suppress(ValueError):
-        return bool(graph.corpus.is_built)
+        return bool(graph.corpus.is_built) or may_build
     return False
 
 

@@ -100,6 +100,13 @@ def read_state(folder: Path) -> TrainState | None:
         return _parse_state(file.metadata() or {})
 
 
+def has_final_weights(state: TrainState | None, num_steps: int) -> bool:
+    """Return whether a checkpoint holds the weights of a finished training run: the last ones, or the best ones."""
+    if state is None or not (state.has_ended or state.step >= num_steps):
+        return False
+    return state.holds_best or not state.best_step
+
+
 @contextmanager
 def _open_checkpoint(path: Path) -> Iterator[Any]:
     """Yield an open checkpoint. Raises ValueError for any error while it is read."""

@@ -35,10 +35,17 @@ from repro.storage.paths import get_home, is_imported, run_folder
 from repro.storage.platform_info import measure_free_bytes
 from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
-from repro.train.checkpoint import list_switches, read_checkpoint_step, read_metrics, read_state
+from repro.train.checkpoint import (
+    has_final_weights,
+    list_switches,
+    read_checkpoint,
+    read_checkpoint_step,
+    read_metrics,
+    read_state,
+)
 from repro.train.chunks import ChunkSizes, choose_chunks, read_chunks_variable
 from repro.train.feed import Filtered, SetApart, TrainData
-from repro.train.loop import TrainSettings, measure_gpu_bytes, train
+from repro.train.loop import TrainSettings, make_optimizer, measure_gpu_bytes, train
 from repro.train.parallel import any_process, count_processes, join_processes, rank
 from repro.train.set_apart import SET_APART_LOSS
 from repro.train.sharing import explain_indivisible
@@ -90,7 +97,16 @@ def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
 
 
 def trained_model(run: Run, progress: Progress = print) -> Model:
-    """Return the trained model of a run in eval mode. Train it if necessary."""
+    """Return the trained model of a run in eval mode. Train it if necessary.
+
+    A finished training run needs no inputs. Its model opens even if its corpus was removed or imported again.
+    """
+    folder = run_folder(get_training_id(run))
+    # The length of a run in epochs follows from its pairs.
+    if run.num_steps is not None and has_final_weights(read_state(folder), run.num_steps):
+        model = build_untrained(run).to(device())
+        read_checkpoint(folder, get_training_id(run), model, make_optimizer(model, make_train_settings(run, 0)))
+        return model.eval()
     inputs = Inputs(run)
     inputs.build(progress)
     return train_run(inputs, progress=progress)[0]
@@ -289,16 +305,21 @@ def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], p
 
     If the folder has a checkpoint, its weights replace all of these, so the first phase is not needed.
     """
-    run = inputs.run
-    model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
-    # for evaluation, because training has its own settings
-    model.is_narrow = read_switches().autocast
+    model = build_untrained(inputs.run)
     if inputs.first_phase is None:
         return model
     # All processes take the same decision, because training the first phase needs all of them.
     if not any_process(read_checkpoint_step(folder) > 0, device()):
         pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
         model.load_state_dict(pretrained.state_dict())
+    return model
+
+
+def build_untrained(run: Run) -> Model:
+    """Build the model of a run with its start weights, without a first phase."""
+    model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
+    # for evaluation, because training has its own settings
+    model.is_narrow = read_switches().autocast
     return model
 
 

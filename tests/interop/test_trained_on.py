@@ -2,20 +2,23 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 from repro.data.beir import write_beir_folder
-from repro.data.own.imported import find_imported
+from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
+from repro.execute import execute
 from repro.interop.opening import open_suite
-from repro.interop.trained_on import find_seen_queries, write_trained_on
+from repro.interop.trained_on import find_seen_queries, find_training_run, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import find_run_by_id, read_runs
 from repro.spec.identity import run_id
-from tests.commands import run_command
+from tests.commands import ignore, run_command
+from tests.data.files import write_rows
 from tests.interop.small import WORDS, make_collection
 
 
@@ -87,6 +90,23 @@ def test_missing_corpus_of_an_export_is_named(
     seen = find_seen_queries(str(tmp_path / "model"), read_collections(open_suite(str(desk / "zoo"))), lines.append)
     assert not seen and len(lines) == 1
     assert "trained on the corpus mine@" in lines[0] and "not on this machine" in lines[0]
+
+
+def test_run_opens_after_another_import(desk: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained weights do not need their text. Its queries are then not compared."""
+    shutil.copytree(desk / "home", tmp_path / "home")
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    execute(find_run_by_id(run), progress=ignore)
+    words = ("evaluate", "--model", run, "--suite", "zoo", "--no-bm25", "--json", "--out")
+    expected = json.loads(run_command(*words, str(tmp_path / "before")))
+    shutil.rmtree(find_imported("mine").folder)
+    rows = [{"query": f"what is {n}", "document": f"another text {n}"} for n in range(400)]
+    import_source(write_rows(tmp_path / "other.jsonl", rows), name="mine")
+    result = json.loads(run_command(*words, str(tmp_path / "after")))
+    assert result["metrics"] == expected["metrics"]
+    assert expected["provenance"]["trained_on"] and result["provenance"]["trained_on"] == {}
+    run_command("export", run, str(tmp_path / "exported"), "--to", "transformers")
+    assert find_training_run(str(tmp_path / "exported")) == find_run_by_id(run)
 
 
 def test_trained_queries_can_be_excluded(desk: Path, run: str) -> None:

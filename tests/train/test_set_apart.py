@@ -10,7 +10,7 @@ import pytest
 from repro.model.contextual import Model
 from repro.stopping import Interrupted
 from repro.train import set_apart
-from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, has_final_weights, read_metrics
 from repro.train.feed import SetApart
 from repro.train.loop import train
 from repro.train.set_apart import SET_APART_LOSS, compute_set_apart_loss, is_measured_after
@@ -106,3 +106,17 @@ def test_measurements_are_evenly_spaced(num_steps: int) -> None:
     """There are at most `NUM_MEASUREMENTS`. The last one follows the last step."""
     measured = [step for step in range(1, num_steps + 1) if is_measured_after(step, num_steps)]
     assert len(measured) == min(num_steps, set_apart.NUM_MEASUREMENTS) and measured[-1] == num_steps
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"step": 3}, False),
+        ({"step": 4}, True),
+        ({"step": 3, "has_ended": True, "best_step": 1, "holds_best": True}, True),
+        ({"step": 4, "best_step": 1}, False),
+    ],
+)
+def test_final_weights_are_the_best(values: dict[str, Any], expected: bool) -> None:
+    """A run may be killed after its last step, before the checkpoint gets the best weights."""
+    assert has_final_weights(TrainState("run", **values), 4) == expected

@@ -243,7 +243,10 @@ def find_imported(name: str) -> ImportedCorpus:
         tuple(content.get("skipped", ())),
     )
     if digest and corpus.corpus != name:
-        raise ValueError(f"corpus {name!r} is not available: the current content of {base_name!r} is {corpus.corpus!r}")
+        raise ValueError(
+            f"corpus {name!r} is not available: the current content of {base_name!r} is {corpus.corpus!r}; import the "
+            "earlier text again to use it"
+        )
     return corpus
 
 
