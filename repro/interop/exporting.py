@@ -85,6 +85,8 @@ def export_model(
     check_format(opened.ours.architecture, to)
     training_run = opened.run or find_training_run(source)
     warnings = [] if width is None else list_export_warnings(opened, width, training_run)
+    if isinstance(opened.model, ContextualModel) and opened.model.context_CE is not None:
+        warnings.append(f"warning: the context stored in {source} is not exported: call set_context on the new folder")
     # An empty folder is replaced.
     with atomic_folder(folder, must_be_first=True) as part:
         _write(opened.ours, part, to, width)

@@ -24,6 +24,7 @@ from repro.data.prompts import PROMPTS
 from repro.data.tokens import write_tokenizer
 from repro.evaluate.contexts import draw_context
 from repro.interop.contextual_module import MODULE_FOLDER
+from repro.interop.exporting import export_model
 from repro.interop.opening import open_model
 from repro.interop.self_contained import load_self_contained_model, write_json, write_self_contained
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
@@ -209,6 +210,12 @@ def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | No
     for again in (SentenceTransformer(str(folder), trust_remote_code=True), open_sentence_transformers(folder)):
         np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), expected, **CLOSE)
     np.testing.assert_allclose(load_self_contained_model(folder).encode(TEXTS), expected, **CLOSE)
+    # another export drops it with a warning
+    warned = {
+        name: "warning" in export_model(str(tmp_path / name), tmp_path / f"{name}-exported", "transformers")[0]
+        for name in ("out", "again")
+    }
+    assert warned == {"out": False, "again": True}
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
