@@ -217,7 +217,7 @@ def test_state_covers_all_pairs() -> None:
         (-0.1, 8, "mixing_alpha=-0.1"),
         (1.5, 8, "mixing_alpha=1.5"),
         (float("nan"), 8, "mixing_alpha=nan"),
-        (0.5, 32, r"batch_size=32 .*1 of 3 sources .*'small', has 25 pairs"),
+        (0.5, 32, r"batch_size=32 .*1 of 3 domains .*'small', has 25 pairs"),
     ],
 )
 def test_impossible_mixture_is_refused(alpha: float, batch_size: int, message: str) -> None:
