@@ -357,7 +357,7 @@ def _describe_exit(status: int) -> str:
         return f"its process was killed ({signal.Signals(-status).name})"
     descriptions = {
         0: "its process has ended",
-        EXIT_INTERRUPTED: "stopped at a checkpoint",
+        EXIT_INTERRUPTED: "stopped",
         EXIT_LOST: "taken over by another",
     }
     return descriptions.get(status, f"its process ended with status {status}")

@@ -54,6 +54,7 @@ except ImportError:
     SentenceTransformerDataCollator = object  # type: ignore[misc, assignment]
 
 FIRST_STAGE = "first_stage"
+TRAINED_ON_FILE = "trained_on.json"
 NO_CONTEXT = (
     "no context is set: texts are embedded under the null context. Call set_context(documents) with documents of the "
     "corpus that is searched, or set_context(None) to use the null context without this warning"
@@ -351,15 +352,16 @@ class CdePreTrainedModel(PreTrainedModel):
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | Path, *args: Any, **kwargs: Any
     ) -> None:
-        """Write a complete folder: weights, configuration, tokenizer and this file."""
+        """Write a complete folder: weights, configuration, tokenizer, this file, and which run trained the model."""
         classes = {"AutoConfig": type(self.config), "AutoModel": type(self)}
         self.config.auto_map = {auto: f"modeling_cde.{kind.__name__}" for auto, kind in classes.items()}
         super().save_pretrained(save_directory, *args, **kwargs)
         self.tokenizer.save_pretrained(save_directory)
-        # A model that was opened from its own folder may be saved into that folder.
-        target = Path(save_directory) / Path(__file__).name
-        if target.resolve() != Path(__file__).resolve():
-            shutil.copyfile(__file__, target)
+        for source in (Path(__file__), Path(self.name_or_path) / TRAINED_ON_FILE):
+            # A model that was opened from its own folder may be saved into that folder.
+            target = Path(save_directory) / source.name
+            if source.is_file() and target.resolve() != source.resolve():
+                shutil.copyfile(source, target)
 
 
 class CdeBiencoder(CdePreTrainedModel):

@@ -85,7 +85,12 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     run = find_named_run(source)
     if run is not None:
         if run.architecture not in TRAINED:
-            raise ValueError(f"run {source} is of {run.architecture!r}, which has no model: choose one of {TRAINED}")
+            hint = (
+                f"name {MINILM} instead"
+                if (run.architecture, run.surrogate) == ("surrogate", MINILM)
+                else f"choose one of {TRAINED}"
+            )
+            raise ValueError(f"run {source} is of {run.architecture!r}, which trains no model: {hint}")
         from repro.train.trainer import trained_model
 
         line = format_training_line(run)

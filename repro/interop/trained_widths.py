@@ -77,5 +77,5 @@ def list_export_warnings(opened: Opened, width: int, run: Run | None) -> list[st
     verb = "is not known to be" if untrained is None else "was not"
     return [
         f"warning: {opened.called} {verb} trained for prefixes of {width} dimensions: expect lower scores; "
-        f"measure the loss with `repro evaluate --width {width},full`"
+        f"measure the loss with `repro evaluate --model M --suite S --width {width},full`"
     ]

@@ -28,8 +28,10 @@ from repro.interop.exporting import export_model
 from repro.interop.opening import open_model
 from repro.interop.self_contained import load_self_contained_model, write_json, write_self_contained
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
+from repro.interop.trained_on import TRAINED_ON_FILE, write_trained_on
 from repro.model.contextual import ContextualModel
 from repro.model.texts import make_texts
+from repro.spec import base
 from repro.train.feed import draw_contexts
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
@@ -216,6 +218,17 @@ def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | No
         for name in ("out", "again")
     }
     assert warned == {"out": False, "again": True}
+
+
+def test_saved_folder_names_its_run(tmp_path: Path) -> None:
+    """Otherwise `evaluate` could not warn about queries that the model was trained on."""
+    write_self_contained(make_model("contextual"), tmp_path / "out")
+    write_trained_on(tmp_path / "out", base("smoke", architecture="contextual"))
+    expected = (tmp_path / "out" / TRAINED_ON_FILE).read_text()
+    for opener in (SentenceTransformer, AutoModel.from_pretrained):
+        opener(str(tmp_path / "out"), trust_remote_code=True).save_pretrained(str(tmp_path / "again"))
+        assert (tmp_path / "again" / TRAINED_ON_FILE).read_text() == expected
+        (tmp_path / "again" / TRAINED_ON_FILE).unlink()
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
