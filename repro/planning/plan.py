@@ -55,7 +55,7 @@ class Plan:
     def totals(self) -> dict[str, Any]:
         """Total cost of the missing runs, without training of unknown length. Memory is the maximum over runs."""
         seconds = sum(estimate.seconds for estimate in self.estimates)
-        speeds = [estimate.speed for estimate in self.estimates]
+        speeds = [estimate.speed for estimate in self.estimates if estimate.is_known]
         errors = [speed.relative_error for speed in speeds if speed.relative_error is not None]
         # With several runs at once, the longest run is a lower bound of the time.
         longest = max((estimate.seconds for estimate in self.estimates), default=0)
@@ -171,7 +171,8 @@ class Plan:
         if unmeasured := sorted({run.scale for run in self.missing} - self.scales_known):
             return f"no run at {', '.join(unmeasured)} was measured yet: times are extrapolated from other scales"
         accuracy = "one record each" if error is None else f"typical error {100 * error:.0f} %"
-        return f"{measured} of {len(self.missing)} times are based on records from similar machines ({accuracy})"
+        num_times = sum(estimate.is_known for estimate in self.estimates)
+        return f"{measured} of {num_times} times are based on records from similar machines ({accuracy})"
 
 
 def make_plan(
