@@ -19,6 +19,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
 from repro.data.wording import normalize_loosely
 from repro.evaluate.collections import Collection
+from repro.interop.arguments import BM25
 from repro.interop.named_runs import find_named_run
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
@@ -160,12 +161,32 @@ def review_seen_queries(
             }
             lines.append(_format_seen_line(source, counts[source], _count_queries(collections), left_out=leave_out))
     if leave_out:
+        lines += [_format_unknown_line(source) for source in models if has_unknown_training(source)]
         suite, remaining = drop_seen_queries(suite, collections, list(seen.values()))
         lines.append(_format_dropped_line(collections, remaining))
         collections = remaining
     for line in lines:
         progress(line)
     return Review(suite, collections, counts, tuple(lines))
+
+
+def has_unknown_training(source: str) -> bool:
+    """Return whether a model's training queries cannot be compared here: they are unknown, or of a missing corpus."""
+    run = find_training_run(source)
+    if run is None:
+        # a named run that is not trained has no training queries, nor has BM25
+        return find_named_run(source) is None and source != BM25
+    from repro.pipeline.stages import StageGraph
+
+    phases = [phase for phase in (get_first_phase(run), run) if phase is not None]
+    return not all(_is_available(StageGraph(phase), may_build=not Path(source).is_dir()) for phase in phases)
+
+
+def _format_unknown_line(source: str) -> str:
+    return (
+        f"warning: --leave-out-seen: the training queries of {source} are unknown or not on this machine, so none of them "
+        "is left out"
+    )
 
 
 def _count_queries(collections: Mapping[str, Collection]) -> int:

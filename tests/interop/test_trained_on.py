@@ -13,7 +13,7 @@ from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
 from repro.execute import execute
 from repro.interop.opening import open_suite
-from repro.interop.trained_on import find_seen_queries, find_training_run, write_trained_on
+from repro.interop.trained_on import find_seen_queries, find_training_run, has_unknown_training, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import find_run_by_id, read_runs
 from repro.spec.identity import run_id
@@ -89,6 +89,8 @@ def test_missing_corpus_of_an_export_is_named(
     lines: list[str] = []
     seen = find_seen_queries(str(tmp_path / "model"), read_collections(open_suite(str(desk / "zoo"))), lines.append)
     assert not seen and len(lines) == 1
+    assert has_unknown_training(str(tmp_path / "model")) and has_unknown_training("minilm")
+    assert not has_unknown_training("bm25")
     assert "trained on the corpus mine@" in lines[0] and "not on this machine" in lines[0]
 
 
@@ -125,3 +127,6 @@ def test_trained_queries_can_be_excluded(desk: Path, run: str) -> None:
     assert "zoo/known/ndcg_at_10" not in result["metrics"] and alone["provenance"]["trained_on"] == {}
     with pytest.raises(ValueError, match="none is left"):
         run_command(*words, "--suite", "zoo/known")
+    assert not has_unknown_training(run)
+    output = run_command("evaluate", "--compare", run, "minilm", "--leave-out-seen", "--suite", "rest")
+    assert "training queries of minilm are unknown" in " ".join(output.split()), "it is repeated below the scores"
