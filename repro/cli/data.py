@@ -155,7 +155,7 @@ def import_(
     from repro.spec import MTEB_SUITES
     from repro.storage.paths import check_home
 
-    _choose_scale(scale, from_words=from_words)
+    chosen_scale = _choose_scale(scale, from_words=from_words)
     name = name if name is not None else _make_name(path)
     check_home()
     column_names = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
@@ -178,8 +178,8 @@ def import_(
     )
     training_options = {"--scale": scale, "--from-words": from_words, "--allow-unknown": allow_unknown}
     unused = [option for option, value in training_options.items() if value]
-    scale = _choose_scale(scale, from_words=from_words)
-    _print_plan(_plan_or_undo(corpus, scale, as_json, allow_unknown=allow_unknown, training_options=unused), as_json)
+    planned = _plan_or_undo(corpus, chosen_scale, as_json, allow_unknown=allow_unknown, training_options=unused)
+    _print_plan(planned, as_json)
 
 
 def _choose_scale(scale: str | None, *, from_words: bool) -> str:

@@ -66,13 +66,9 @@ def find_seen_queries(
     from repro.pipeline.stages import StageGraph
 
     queries = _group_queries_by_text(collections)
-    # Text of a first phase counts as trained on, too.
-    for phase in (get_first_phase(run), run):
-        if phase is None:
-            continue
+    for phase in _list_phases(run):
         graph = StageGraph(phase)
-        # This check alone does not justify building the corpus of a folder.
-        if not _is_available(graph, may_build=not Path(source).is_dir()):
+        if not _is_available(graph, source):
             progress(
                 f"{source} was trained on the corpus {phase.corpus}, which is not on this machine: the suite's queries are "
                 "not compared with its training queries, so they may be among them"
@@ -87,7 +83,14 @@ def find_seen_queries(
     return seen
 
 
-def _is_available(graph: StageGraph, *, may_build: bool) -> bool:
+def _list_phases(run: Run) -> list[Run]:
+    # Text of a first phase counts as trained on, too.
+    return [phase for phase in (get_first_phase(run), run) if phase is not None]
+
+
+def _is_available(graph: StageGraph, source: str) -> bool:
+    # The comparison alone does not justify building the corpus of a folder.
+    may_build = not Path(source).is_dir()
     # ValueError is raised if this machine has no corpus of this name, or one with other text.
     with suppress(ValueError):
         return bool(graph.corpus.is_built) or may_build
@@ -178,8 +181,7 @@ def has_unknown_training(source: str) -> bool:
         return find_named_run(source) is None and source != BM25
     from repro.pipeline.stages import StageGraph
 
-    phases = [phase for phase in (get_first_phase(run), run) if phase is not None]
-    return not all(_is_available(StageGraph(phase), may_build=not Path(source).is_dir()) for phase in phases)
+    return not all(_is_available(StageGraph(phase), source) for phase in _list_phases(run))
 
 
 def _format_unknown_line(source: str) -> str:

@@ -100,11 +100,14 @@ def read_state(folder: Path) -> TrainState | None:
         return _parse_state(file.metadata() or {})
 
 
+def is_finished(state: TrainState, num_steps: int) -> bool:
+    """Return whether a training run needs no further step."""
+    return state.has_ended or state.step >= num_steps
+
+
 def has_final_weights(state: TrainState | None, num_steps: int) -> bool:
     """Return whether a checkpoint holds the weights of a finished training run: the last ones, or the best ones."""
-    if state is None or not (state.has_ended or state.step >= num_steps):
-        return False
-    return state.holds_best or not state.best_step
+    return state is not None and is_finished(state, num_steps) and (state.holds_best or not state.best_step)
 
 
 @contextmanager

@@ -36,7 +36,14 @@ from repro.model.texts import Texts
 from repro.spec.validation import check_warmup
 from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
 from repro.storage.platform_info import measure_peak_bytes
-from repro.train.checkpoint import MetricsLog, TrainState, describe_session, read_checkpoint, write_checkpoint
+from repro.train.checkpoint import (
+    MetricsLog,
+    TrainState,
+    describe_session,
+    is_finished,
+    read_checkpoint,
+    write_checkpoint,
+)
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import Feed, StepFeed, TrainData, compute_batch_hash, get_sampler_state, iter_step_feeds
 from repro.train.gradcache import Stages, add_gradients
@@ -125,7 +132,7 @@ def train(
     optimizer = make_optimizer(model, settings)
     state = _resume(folder, settings, data, model, optimizer)
     # A finished run gets no further session, because loading it computes no step.
-    if not _is_finished(state, settings):
+    if not is_finished(state, settings.num_steps):
         session = describe_session(state.step, settings.switches, count_processes())
         state = replace(state, chunks=settings.chunks.words, sittings=[*state.sittings, session])
     saved_at = time.monotonic()
@@ -142,7 +149,7 @@ def train(
     # Training seeds the global generators, so restore them for the caller afterwards.
     devices = range(torch.cuda.device_count())
     with torch.random.fork_rng(devices=devices), open_log as log, closing(feeds), delay_stops():
-        while not _is_finished(state, settings):
+        while not is_finished(state, settings.num_steps):
             state, line = _run_step(model, optimizer, feeds, settings, state)
             set_apart = data.set_apart if is_measured_after(state.step, settings.num_steps) else None
             if set_apart is not None:
@@ -163,7 +170,9 @@ def train(
             on_step(line)
             # All processes take the same decision. Otherwise those that continue would wait forever in a collective
             # call.
-            stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not _is_finished(state, settings)
+            stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not is_finished(
+                state, settings.num_steps
+            )
             if stop or set_apart is not None or _is_due(settings, state.step, time.monotonic() - saved_at):
                 _save_checkpoint(folder, state, model, optimizer, log)
                 saved_at = time.monotonic()
@@ -175,10 +184,6 @@ def train(
             state = replace(state, holds_best=True)
             _save_checkpoint(folder, state, model, optimizer, log)
     return state
-
-
-def _is_finished(state: TrainState, settings: TrainSettings) -> bool:
-    return state.has_ended or state.step >= settings.num_steps
 
 
 def make_optimizer(model: Model, settings: TrainSettings) -> torch.optim.Optimizer:
