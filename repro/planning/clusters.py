@@ -28,19 +28,17 @@ def find_oversized(runs: Iterable[Run]) -> dict[Run, str]:
     Clusters and batches must fit into the largest domain. Batches of mixed domains must fit into the smallest one, and it
     must have more documents than there are mined negatives per query.
     """
-    known_sizes: dict[tuple[object, ...], dict[str, int | None]] = {}
+    count_domain = {"largest": count_largest_domain, "smallest": _count_smallest_domain}
+    known_sizes: dict[tuple[object, ...], int | None] = {}
     messages: dict[Run, str] = {}
     for run in runs:
         for phase in list_training_phases(run):
-            limits = _list_limits(phase)
-            if not limits:
-                continue
-            # Many runs of a sweep share their pairs, so each selection is counted once.
             pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column, phase.sampler == "random")
-            if pairs not in known_sizes:
-                known_sizes[pairs] = {"largest": count_largest_domain(phase), "smallest": _count_smallest_domain(phase)}
-            for name, limit, num_more in limits:
-                size, num_pairs = getattr(phase, name), known_sizes[pairs][limit]
+            for name, limit, num_more in _list_limits(phase):
+                # Many runs of a sweep share their pairs, so each selection is counted once per limit.
+                if (limit, *pairs) not in known_sizes:
+                    known_sizes[limit, *pairs] = count_domain[limit](phase)
+                size, num_pairs = getattr(phase, name), known_sizes[limit, *pairs]
                 if num_pairs is not None and size + num_more > num_pairs:
                     where = "" if phase == run else " of its first phase"
                     messages[run] = (
