@@ -357,7 +357,10 @@ class CdePreTrainedModel(PreTrainedModel):
         self.config.auto_map = {auto: f"modeling_cde.{kind.__name__}" for auto, kind in classes.items()}
         super().save_pretrained(save_directory, *args, **kwargs)
         self.tokenizer.save_pretrained(save_directory)
-        for source in (Path(__file__), Path(self.name_or_path) / TRAINED_ON_FILE):
+        sources = [Path(__file__)]
+        if self.name_or_path:
+            sources.append(Path(self.name_or_path) / TRAINED_ON_FILE)
+        for source in sources:
             # A model that was opened from its own folder may be saved into that folder.
             target = Path(save_directory) / source.name
             if source.is_file() and target.resolve() != source.resolve():
