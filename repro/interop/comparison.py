@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +39,25 @@ class Difference:
     num_collections: int
 
 
-def compute_differences(columns: Sequence[QueryScores], whitened: Container[str] = ()) -> list[Difference]:
-    """Compare the first column with each other one, paired by query. A whitened column comes first in its pair.
+@dataclass(frozen=True)
+class Column:
+    """Scores of one system under one context.
 
-    `whitened` holds the labels of whitened columns.
+    `base` is the label of the unchanged vectors of the same system and context if these are whitened or cut.
+    """
+
+    scores: QueryScores
+    base: str | None = None
+    is_whitened: bool = False
+
+
+def compute_differences(columns: Sequence[Column]) -> list[Difference]:
+    """Compare the first column with each other one, paired by query, and a whitened or cut one with its base.
+
+    A whitened column comes first in its pair.
     """
     differences = []
-    for first, other in _pair_columns(columns, whitened):
+    for first, other in _pair_columns(columns):
         low, high = first.interval(other) or (None, None)
         points = first.mean - other.mean
         num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
@@ -53,9 +65,13 @@ def compute_differences(columns: Sequence[QueryScores], whitened: Container[str]
     return differences
 
 
-def _pair_columns(columns: Sequence[QueryScores], whitened: Container[str]) -> list[tuple[QueryScores, QueryScores]]:
-    base, *others = columns
-    return [(column, base) if column.label in whitened else (base, column) for column in others]
+def _pair_columns(columns: Sequence[Column]) -> list[tuple[QueryScores, QueryScores]]:
+    by_label = {column.scores.label: column.scores for column in columns}
+    pairs = []
+    for column in columns[1:]:
+        base = columns[0].scores if column.base is None else by_label[column.base]
+        pairs.append((column.scores, base) if column.is_whitened else (base, column.scores))
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -70,16 +86,14 @@ class CollectionDifference:
     high: float | None
 
 
-def compute_collection_differences(
-    columns: Sequence[QueryScores], whitened: Container[str] = ()
-) -> list[CollectionDifference]:
+def compute_collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
     """Compare the same pairs of columns as `compute_differences` in every collection, paired by query."""
-    base = columns[0]
+    base = columns[0].scores
     sizes = np.bincount(base.strata_Q, minlength=len(base.datasets))
     # all in one family, since only differences per collection are used
     rows = [{"name": name, "family": "", "num_queries": size} for name, size in zip(base.datasets, sizes, strict=True)]
     differences = []
-    for first, other in _pair_columns(columns, whitened):
+    for first, other in _pair_columns(columns):
         gaps = paired_gaps(first.values_Q, other.values_Q, rows)
         for name, size in zip(base.datasets, sizes, strict=True):
             gap = gaps[name]

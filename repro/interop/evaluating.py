@@ -20,6 +20,7 @@ from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import wrong_corpora
 from repro.evaluate.first_stage import get_run_tokenizer
+from repro.evaluate.prefixes import parse_view
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
@@ -36,6 +37,7 @@ from repro.interop.arguments import (
 )
 from repro.interop.comparison import (
     CollectionDifference,
+    Column,
     Difference,
     compute_collection_differences,
     compute_differences,
@@ -118,7 +120,6 @@ class Scores:
         provenance: How the metrics were computed, as plain values.
         folder: Folder with scores and TREC runs.
         columns: The columns of the table of scores.
-        whitened: Labels of the whitened columns.
         differences: Differences in the mean over collections.
         by_collection: Differences between the columns of the first model per collection.
         others: Metrics of the other systems by name.
@@ -129,8 +130,7 @@ class Scores:
     metrics: Mapping[str, float]
     provenance: Mapping[str, Any]
     folder: Path
-    columns: tuple[QueryScores, ...] = ()
-    whitened: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
     differences: tuple[Difference, ...] = ()
     by_collection: tuple[CollectionDifference, ...] = ()
     others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Scores:
         if len(self.columns) == 1:
             return [make_measures_view(title, self.suite, self.metrics, metadata, cut, unknown)]
         notes = list_comparison_notes(metadata, cut, unknown)
-        views = [make_scores_view(f"{title} of NDCG@10", self.columns, notes)]
+        views = [make_scores_view(f"{title} of NDCG@10", [column.scores for column in self.columns], notes)]
         # with one collection, the differences in the mean are those of the collection
         if len({difference.collection for difference in self.by_collection}) > 1:
             views.append(make_collection_view(self.by_collection))
@@ -164,7 +164,8 @@ class Scores:
     def headlines(self) -> list[str]:
         """The gain of each whitening with its interval. Empty without whitening, or if two models are compared."""
         is_comparison = self.provenance["asked"]["compare_with"] is not None
-        return [] if is_comparison else format_whitening_lines(self.differences, self.whitened)
+        whitened = [column.scores.label for column in self.columns if column.is_whitened]
+        return [] if is_comparison else format_whitening_lines(self.differences, whitened)
 
     @property
     def advice(self) -> list[str]:
@@ -205,8 +206,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     if evaluator.includes_bm25 and BM25 not in {system.metadata["architecture"] for system in systems}:
         systems.append(evaluator.score_bm25(BM25))
     first, *others = systems
-    # From scores to tables: columns first, then differences of the first one to each other one.
-    columns, whitened = list_columns(suite.name, systems)
+    columns = list_columns(suite.name, systems)
     # The first columns are the contexts of the first model. Only they are compared by collection.
     context_columns = columns[: len(list_variants(first.evaluation.metrics, suite.name))]
     scores = Scores(
@@ -223,9 +223,8 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         },
         folder=target,
         columns=tuple(columns),
-        whitened=tuple(whitened),
-        differences=tuple(compute_differences(columns, whitened)),
-        by_collection=tuple(compute_collection_differences(context_columns, whitened)),
+        differences=tuple(compute_differences(columns)),
+        by_collection=tuple(compute_collection_differences(context_columns)),
         others={system.metadata["called"]: system.evaluation.metrics for system in others},
         warnings=review.lines,
     )
@@ -248,8 +247,8 @@ class Scored:
         return {name: provenance[name] for name in ("contexts", "whitened") if provenance.get(name)}
 
 
-def list_columns(suite: str, systems: Sequence[Scored]) -> tuple[list[QueryScores], list[str]]:
-    """Return a column for each system and context, and the labels of the whitened ones.
+def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
+    """Return a column for each system and context.
 
     The context is named if a system has several, or one that is not its own corpus.
     """
@@ -262,25 +261,24 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> tuple[list[QueryScore
         else:
             names[:2] = [f"A {names[0]}", f"B {names[1]}"]
     num_models = sum(name != BM25 for name in names)
-    columns: list[QueryScores] = []
-    whitened: list[str] = []
+    columns: list[Column] = []
     for name, system in zip(names, systems, strict=True):
         views = list_variants(system.evaluation.metrics, suite)
         datasets = system.evaluation.provenance["datasets"]
         labels = label_views([view for _, view in views], takes_contexts=bool(system.metadata.get("num_contexts")))
+        shown = {view: f"{name} {label}" for view, label in labels.items()}
+        # The shortest label that still distinguishes a column from all others.
+        if list(shown) == ["own"]:
+            shown = {"own": name}
+        elif num_models == 1 and len(views) > 1:
+            shown = labels
         for path, view in views:
-            view_label = labels[view]
-            # The shortest label that still distinguishes the column from all others.
-            label = f"{name} {view_label}"
-            if len(views) == 1 and view == "own":
-                label = name
-            elif num_models == 1 and len(views) > 1:
-                label = view_label
-            columns.append(QueryScores.of(label, system.evaluation.per_query[path], datasets))
+            scores = QueryScores.of(shown[view], system.evaluation.per_query[path], datasets)
             # the view decides, since a label may be the name of a folder
-            if view.startswith(WHITENED):
-                whitened.append(label)
-    return columns, whitened
+            is_whitened = view.startswith(WHITENED)
+            base = "own" if is_whitened else parse_view(view)[0]
+            columns.append(Column(scores, None if base == view else shown[base], is_whitened))
+    return columns
 
 
 def label_views(views: Sequence[str], *, takes_contexts: bool) -> dict[str, str]:

@@ -22,7 +22,7 @@ from repro.data.beir import (
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import evaluate_bm25
-from repro.interop.comparison import compute_differences
+from repro.interop.comparison import Column, compute_differences
 from repro.interop.opening import open_suite
 from repro.report.query_scores import QueryScores
 from tests.commands import ignore
@@ -169,7 +169,7 @@ def test_nested_collections_count_once(tmp_path: Path) -> None:
     column = QueryScores.of("bm25", result.per_query[suite.name], result.provenance["datasets"])
     zeros = replace(column, label="zeros", values_Q=np.zeros_like(column.values_Q))
     assert column.mean == pytest.approx(100 * values["mean"])
-    assert compute_differences([column, zeros])[0].points == pytest.approx(100 * values["mean"])
+    assert compute_differences([Column(column), Column(zeros)])[0].points == pytest.approx(100 * values["mean"])
 
 
 def test_skipped_entries_are_named(tmp_path: Path) -> None:

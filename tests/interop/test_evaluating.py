@@ -17,6 +17,7 @@ from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.arguments import to_device
 from repro.interop.comparison import (
+    Column,
     compute_collection_differences,
     compute_differences,
     make_differences_view,
@@ -138,7 +139,27 @@ def test_name_is_no_whitening(desk: Path) -> None:
     # with whitening, the labels of both models end in their views
     first, *others = evaluate_json(*words, "--suite", "zoo/near", "--whiten", "own")["differences"]
     assert first["first"] == "contextual whitened" and first["other"] == "contextual own"
-    assert [row["first"] for row in others] == ["contextual own", "whitened-minilm whitened"]
+    pairs = [(row["first"], row["other"]) for row in others]
+    assert pairs == [
+        ("contextual own", "whitened-minilm unchanged"),
+        ("whitened-minilm whitened", "whitened-minilm unchanged"),
+    ]
+
+
+def test_changed_vectors_are_compared_with_their_base(desk: Path) -> None:
+    """Whitened or cut vectors are compared with the whole ones of the same model under the same context."""
+    words = ("--suite", "zoo/near", "--no-bm25", "--width", "8,full")
+    rows = evaluate_json("--model", "contextual", *words, "--context", "own", "--context", "null")["differences"]
+    assert [(row["first"], row["other"]) for row in rows] == [
+        ("own", "null"),
+        ("null", "null-width8"),
+        ("own", "width8"),
+    ]
+    rows = evaluate_json("--compare", "contextual", "plain", *words)["differences"]
+    names = [(row["first"], row["other"]) for row in rows]
+    assert names == [
+        ("contextual own", "contextual width8"), ("contextual own", "plain full"), ("plain full", "plain width8")
+    ]  # fmt: skip
 
 
 def test_single_collection_borrows_wrong_corpus(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +340,7 @@ def test_interval_matches_scipy() -> None:
     a, b = rng.random(300), rng.random(300) * 0.9
     strata = np.zeros(300, int)
     (difference,) = compute_differences(
-        [QueryScores(name, values, strata, ("x",), ()) for name, values in (("a", a), ("b", b))]
+        [Column(QueryScores(name, values, strata, ("x",), ())) for name, values in (("a", a), ("b", b))]
     )
 
     def mean_points(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -333,12 +354,12 @@ def test_interval_matches_scipy() -> None:
 def test_single_queries_have_no_interval() -> None:
     """With one query per collection every resample is the same, so an interval would have no width."""
     names, strata = ("x", "y"), np.arange(2)
-    whole, other = (
-        QueryScores("unchanged", np.array([0.5, 0.2]), strata, names, ()),
-        QueryScores("whitened", np.ones(2), strata, names, ()),
+    columns = (
+        Column(QueryScores("unchanged", np.array([0.5, 0.2]), strata, names, ())),
+        Column(QueryScores("whitened", np.ones(2), strata, names, ()), "unchanged", is_whitened=True),
     )
-    gains = compute_differences([whole, other], ["whitened"])
-    for differences in (gains, compute_collection_differences([whole, other])):
+    gains = compute_differences(columns)
+    for differences in (gains, compute_collection_differences(columns)):
         assert {(difference.low, difference.high) for difference in differences} == {(None, None)}
     view = make_differences_view(gains)
     assert view.rows[0][:3] == ("whitened − unchanged", "+65.00", "–") and "one query" in view.notes[0]
