@@ -487,7 +487,9 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
         ValueError: with file and line, if a line is malformed.
     """
     if not path.is_file():
-        raise ValueError(f"{path} is missing: available splits are {list_splits(path.parent.parent) or 'none'}")
+        splits = list_splits(path.parent.parent)
+        hint = "; `repro data import FOLDER` imports the folder as a suite of its own splits" if splits else ""
+        raise ValueError(f"{path} is missing: available splits are {splits or 'none'}{hint}")
     # Only the first line with content may be a header. `number` counts blank lines too.
     for index, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")

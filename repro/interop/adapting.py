@@ -59,6 +59,8 @@ def adapt_model(
         shrinkage: Shrinkage s of the covariance. Default: `DEFAULT_SHRINKAGE`.
     """
     folder = folder.resolve() if folder.is_symlink() else folder
+    # before the model is opened, which may train it
+    find_corpus(corpus)
     model = open_stock(source, progress)
     texts, num_collections = read_distinct_documents(corpus, progress)
     if shrinkage is None:
@@ -149,7 +151,7 @@ def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
     if not isinstance(opened.model, Biencoder):
         raise ValueError(
             f"{opened.called} is a contextual model, which stock modules cannot hold: adapt a biencoder, or measure "
-            "what whitening adds with `repro evaluate --whiten own`"
+            "what whitening adds with `repro evaluate --model {shlex.quote(source)} --suite SUITE --whiten own`"
         )
     return as_sentence_transformer(opened.model)
 

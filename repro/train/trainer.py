@@ -224,10 +224,12 @@ def prepare_training(
         negative_rows_NH=inputs.negatives,
         set_apart=load_set_apart(inputs) if run.kept_weights == "best" else None,
     )
-    if inputs.known_positives is not None:
-        progress(f"  {inputs.known_positives.describe()}")
     free = measure_free_bytes()
     state = read_state(run_folder(settings.run_id))
+    positives = inputs.known_positives
+    # A resumed run has already reported them.
+    if state is None and positives is not None and positives.num_pairs_with_several:
+        progress(f"  {positives.describe()}")
     chunks = choose_chunks(
         model.config,
         measure_gpu_bytes(model.device),

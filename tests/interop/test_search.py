@@ -108,6 +108,9 @@ def test_context_changes_index(tmp_path: Path, corpus: Path) -> None:
     plain = save(tmp_path / "plain", "biencoder", "nomic")
     with pytest.raises(ValueError, match="--context"):
         search(SearchRequest(str(plain), str(corpus), "own"), QUERIES, 1, ignore)
+    # also without a corpus, which an unknown model does not explain
+    with pytest.raises(ValueError, match="no model 'nope'"):
+        search(SearchRequest("nope"), QUERIES, 1, ignore)
 
 
 @pytest.mark.parametrize(("name", "role"), [("quora", "query"), ("things", "document")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from repro.interop.arguments import MINILM, check_contexts, find_model_folder
+from repro.interop.arguments import MINILM, check_contexts, check_model, find_model_folder
 from repro.interop.corpus import find_corpus
 from repro.interop.named_runs import find_named_run
 from repro.interop.opening import open_model
@@ -32,6 +32,7 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     if find_model_folder(request.model) is None and is_imported(request.model):
         request, note = choose_model(request)
         progress(f"searching {request.corpus} with {request.model}{note}")
+    check_model(request.model)
     run = find_named_run(request.model)
     contexts = [] if request.context is None else [request.context]
     if run is not None:
@@ -115,6 +116,6 @@ def _get_corpus_name(request: SearchRequest, run: Run | None) -> str:
     if run is None:
         raise ValueError(
             f"which corpus should {shorten(request.model)} search? --corpus takes the name of an imported corpus or a "
-            "suite, a BEIR folder, or a jsonl file"
+            "suite, a BEIR folder, or a file (jsonl, csv, tsv, parquet, txt)"
         )
     return run.suite
