@@ -19,7 +19,7 @@ from repro.report.gallery import (
     needs_no_record,
 )
 from repro.report.picture_cache import get_cached_picture
-from repro.report.scores import list_averaged_fields, make_sort_key
+from repro.report.pivot import Pivot, make_sort_key
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
 from repro.storage.paths import get_figures_folder
@@ -85,25 +85,32 @@ def render_forest(rows: Rows, scale: str) -> Path:
     return draw_once(rows, f"claims-{scale}-published", picture, with_png=False)
 
 
-def render_pivot(rows: Sequence[Mapping[str, Any]], x: str, y: str, *, grid: str = "grid") -> Path:
+def render_pivot(pivot: Pivot, *, grid: str = "grid") -> Path:
     """Draw the scores of a grid over two fields as a heat map, and return the vector file. `grid` names it."""
+    x, y = pivot.x, pivot.y
     # Each row already has a column "seed", by which the heat map pairs its cells.
     columns = {name: f"{name} (axis)" if name == "seed" else name for name in (x, y)}
     # A heat map has no place for a missing value, so an axis with one is drawn as words.
-    has_missing = {name for name in (x, y) if any(row["order"][name] is None for row in rows)}
+    has_missing = {name for name in (x, y) if None in pivot.values[name]}
+    averaged = [name for name in pivot.averaged if name != "seed"]
     plain_rows = [
         {
             "series": "",
             "seed": row["run"].seed,
-            **{column: row[name] if name in has_missing else row["order"][name] for name, column in columns.items()},
+            **{
+                column: row[name] if name in has_missing else getattr(row["run"], name)
+                for name, column in columns.items()
+            },
+            # not drawn, but in the file of its data
+            **{name: getattr(row["run"], name) for name in averaged},
             "NDCG@10, points": row["score"],
         }
         # Words are drawn in the order of the rows.
         for row in sorted(
-            rows, key=lambda row: [*(make_sort_key(row["order"][name]) for name in (x, y)), row["run"].seed]
+            pivot.rows,
+            key=lambda row: [*(make_sort_key(getattr(row["run"], name)) for name in (x, y)), row["run"].seed],
         )
     ]
-    averaged = [name for name in list_averaged_fields(rows, x, y) if name != "seed"]
     picture = {
         "kind": "heatmap",
         "x": columns[x],

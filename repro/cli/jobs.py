@@ -208,6 +208,7 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
 def prune(
     what: Named,
     scale: Scale = "desk",
+    seed: Seeds = None,
     all_seeds: AllSeeds = False,
     weights: Annotated[
         bool, typer.Option("--weights", help="also remove the trained weights of recorded runs, after confirmation")
@@ -218,7 +219,7 @@ def prune(
     """Remove incomplete files and files that recorded runs no longer need, with --weights also their trained weights."""
     from slurm.prune import is_trained, list_leftovers, remove
 
-    removable = list(list_leftovers(resolve_runs(what, scale, all_seeds=all_seeds)))
+    removable = list(list_leftovers(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)))
     trained = [(path, size) for path, size in removable if is_trained(path)]
     to_remove = removable if weights else [entry for entry in removable if not is_trained(entry[0])]
     if weights and trained and not dry_run and not yes:

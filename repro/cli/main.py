@@ -286,17 +286,23 @@ def show(
         tuple[str, str] | None,
         typer.Option(metavar="X Y", help="for a grid: print the scores by two fields, and draw a heat map"),
     ] = None,
+    seed: Seeds = None,
+    all_seeds: AllSeeds = False,
     as_json: AsJson = False,
 ) -> None:
     """Show artefacts from records: the values of the paper, published values, yours, and the verdict on each claim.
 
     For runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
+    --seed and --all-seeds choose the runs of a grid. An artefact is shown with all seeds.
     """
     get_scale(scale)
     if pivot and as_json:
         raise ValueError("--pivot prints a table of means, --json each run: give one of them (csv: --format csv)")
     if pivot or any(map(is_axis, what or ())):
-        return _show_grid(resolve_runs(what, scale), get_sweep_name(what, scale), pivot, format, as_json)
+        runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
+        return _show_grid(runs, get_sweep_name(what, scale), pivot, format, as_json)
+    if seed or all_seeds:
+        raise ValueError("--seed and --all-seeds choose the runs of a grid; an artefact is shown with all seeds")
     from repro.report.artefacts import judgements, make_artefact_views
     from repro.report.formats import render
     from repro.report.scores import make_scores_view, tabulate_scores
@@ -308,7 +314,7 @@ def show(
         raise ValueError("a csv holds one table: name one artefact, or runs; `check --format csv` gives claims")
     json_values: list[Any] = tabulate_scores(resolve_runs(single, scale)) if single and as_json else []
     if single and not as_json:
-        render(make_scores_view(resolve_runs(single, scale)), format)
+        render(make_scores_view(resolve_runs(single, scale), is_for_programs=format == "csv"), format)
     # If only runs are named, no experiment is shown.
     selected = resolve_experiments(names) if names or not single else []
     if names and not any(experiment.runs(scale) for experiment in selected):
@@ -335,15 +341,19 @@ def show(
 
 def _show_grid(runs: list[Run], name: str, pivot: tuple[str, str] | None, format: str, as_json: bool) -> None:
     from repro.report.formats import render
-    from repro.report.scores import list_pivot_rows, make_pivot_view, make_scores_view, tabulate_scores
+    from repro.report.pivot import make_pivot, make_pivot_view
+    from repro.report.scores import make_scores_view, tabulate_scores
 
     if as_json:
         return print_json(tabulate_scores(runs))
-    render(make_pivot_view(runs, *pivot) if pivot else make_scores_view(runs), format)
-    if pivot and (rows := list_pivot_rows(runs, *pivot)):
+    if pivot is None:
+        return render(make_scores_view(runs, is_for_programs=format == "csv"), format)
+    scores = make_pivot(runs, *pivot)
+    render(make_pivot_view(scores), format)
+    if scores.rows:
         from repro.cli.figures import render_pivot
 
-        print_progress(f"picture: {render_pivot(rows, *pivot, grid=name)}, with its data as .csv")
+        print_progress(f"picture: {render_pivot(scores, grid=name)}, with its data as .csv")
 
 
 def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) -> None:

@@ -341,6 +341,10 @@ def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"grid.{ending}"
     path.write_text(json.dumps(content))  # JSON is also YAML
     assert read_runs(path) == resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
+    # a file of runs next to the grid is found from any working folder
+    (tmp_path / "rows.json").write_text('[{"scale": "smoke", "batch_size": 8}]')
+    path.write_text(json.dumps(content | {"runs": "rows.json"}))
+    assert read_runs(path) == expand([base("smoke", batch_size=8)], axes | {"seed": (1, 2)})
     for wrong, message in (
         (content | {"sale": "smoke"}, "sale"),
         (content | {"runs": f"{tmp_path}/./{path.name}"}, "is a grid, too"),
@@ -373,6 +377,17 @@ def test_every_field_is_explained() -> None:
     assert [row["name"] for row in json.loads(run_command("fields", "warmup", "--json"))] == ["num_warmup_steps"]
     with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
         run_command("fields", "lerning_rate")
+
+
+def test_show_takes_the_seeds_of_launch() -> None:
+    words = ("table1", "learning_rate=0.5", "--scale", "smoke")
+    for options, expected in ((("--all-seeds",), {"all_seeds": True}), (("--seed", "1"), {"seeds": [1]})):
+        runs = resolve_runs(words[:2], "smoke", **expected)
+        shown = json.loads(run_command("show", *words, *options, "--json"))
+        assert [row["id"] for row in shown] == [run_id(run) for run in runs]
+        assert {row["run"]["batch_size"] for row in shown} == {run.batch_size for run in runs}
+    with pytest.raises(ValueError, match="an artefact is shown with all seeds"):
+        run_command("show", "table1", "--seed", "1")
 
 
 def test_show_names_available_scales() -> None:

@@ -25,7 +25,8 @@ from repro.report.formats import as_csv, as_markdown, render, render_line
 from repro.report.latex import as_latex
 from repro.report.markdown_pages import make_headlines_view, replace_block
 from repro.report.names import format_title
-from repro.report.scores import list_pivot_rows, make_pivot_view, make_scores_view
+from repro.report.pivot import make_pivot, make_pivot_view
+from repro.report.scores import make_scores_view
 from repro.report.tables import (
     format_cell,
     format_no_records_note,
@@ -391,6 +392,10 @@ def test_grid_shows_mean_per_setting() -> None:
         ("biencoder", "", "0.002", "75.0 ± 0.0"),
     ]
     assert [row[0] for row in view.rows[5:]] == ["2 seeds", "2 seeds"] and "±" in view.notes[-1]
+    # a program reads one run per row, and numbers in their columns
+    rows = make_scores_view([*runs, bm25], is_for_programs=True).rows
+    assert [row[0] for row in rows] == [run_id(run) for run in (*runs, bm25)]
+    assert [float(row[4]) for row in rows] == [50, 25, 75, 75, 12.5]
 
 
 def test_single_run_is_its_architecture() -> None:
@@ -410,7 +415,7 @@ def test_context_blind_run_has_its_name() -> None:
         write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
     name = "contextual, null context"
     assert [row[:2] for row in make_scores_view(runs).rows] == [(run_id(run), name) for run in runs]
-    view = make_pivot_view([*runs, *others], "learning_rate", "batch_size")
+    view = make_pivot_view(make_pivot([*runs, *others], "learning_rate", "batch_size"))
     assert sorted(cell for row in view.rows for cell in row[1:]) == ["25.0", "50.0", "75.0", "75.0", "–", "–"]
 
 
@@ -433,7 +438,7 @@ def test_pivot_shows_cell_means() -> None:
         write_score(run, number / 16)
     bm25 = base("desk", architecture="bm25", num_pairs=None)
     write_score(bm25, 0.125)
-    view = make_pivot_view([*runs, bm25], "learning_rate", "batch_size")
+    view = make_pivot_view(make_pivot([*runs, bm25], "learning_rate", "batch_size"))
     assert view.header == ("batch_size", "learning_rate=0.001", "learning_rate=0.002")
     assert [[cell.split(" ")[0] for cell in row] for row in view.rows] == [
         ["16", "40.6", "15.6"],  # 100 / 16 × the mean of 6 and 7, and of 2 and 3
@@ -441,9 +446,9 @@ def test_pivot_shows_cell_means() -> None:
     ]
     assert "seed" in view.notes[0] and "1 run" in view.notes[1]
     with pytest.raises(ValueError, match="temperature does not vary"):
-        make_pivot_view(runs, "temperature", "batch_size")
+        make_pivot_view(make_pivot(runs, "temperature", "batch_size"))
     with pytest.raises(ValueError, match="did you mean 'batch_size'"):
-        make_pivot_view(runs, "batch_siz", "learning_rate")
+        make_pivot_view(make_pivot(runs, "batch_siz", "learning_rate"))
 
 
 def test_pivot_names_averaged_architectures() -> None:
@@ -453,11 +458,34 @@ def test_pivot_names_averaged_architectures() -> None:
     )
     for number, run in enumerate(runs):
         write_score(run, number / 16)
-    view = make_pivot_view(runs, "learning_rate", "batch_size")
-    assert view.rows[0][1].startswith("12.5 ±") and "mean over architecture;" in view.notes[0]
-    view = make_pivot_view(runs, "architecture", "batch_size")
-    assert [row[1:] for row in view.rows] == [("6.2 ± 8.8", "31.2 ± 8.8"), ("12.5 ± 8.8", "37.5 ± 8.8")]
-    assert "mean over learning_rate;" in view.notes[0]
+    view = make_pivot_view(make_pivot(runs, "learning_rate", "batch_size"))
+    assert view.rows[0][1] == "12.5" and "mean over architecture" in view.notes[0]
+    view = make_pivot_view(make_pivot(runs, "architecture", "batch_size"))
+    assert [row[1:] for row in view.rows] == [("6.2", "31.2"), ("12.5", "37.5")]
+    assert "mean over learning_rate" in view.notes[0]
+
+
+def test_incomplete_cell_has_no_mean() -> None:
+    """A mean over the runs that have ended would change the order of cells. The picture has the same numbers."""
+    rows = grid(base("desk"), architecture=("biencoder", "contextual"), seed=(3, 4))
+    runs = [
+        replace(run, learning_rate=rate, batch_size=size)
+        for rate in (0.001, 0.002)
+        for size in (16, 64)
+        for run in rows
+    ]
+    # the contextual model is recorded for another seed, too, so a flat mean would count it twice
+    runs += [replace(run, seed=5) for run in runs if run.architecture == "contextual" and run.seed == 3]
+    for number, run in enumerate(runs[1:]):
+        write_score(run, number / 32)
+    pivot = make_pivot(runs, "learning_rate", "batch_size")
+    view = make_pivot_view(pivot)
+    assert view.rows[0][1] == "–" and all("±" in cell for row in view.rows for cell in row[1:] if cell != "–")
+    assert any("1 cell" in note for note in view.notes) and "over seeds" in view.notes[0]
+    texts = re.findall(">([^<>]+)</text>", render_pivot(pivot).read_text(encoding="utf-8"))
+    assert {cell.split(" ")[0] for row in view.rows for cell in row[1:]} <= set(texts)
+    header, *_ = Path(render_pivot(pivot)).with_suffix(".csv").read_text().splitlines()
+    assert "architecture" in header.split(",")
 
 
 def test_pivot_picture_draws_all_cells() -> None:
@@ -466,14 +494,12 @@ def test_pivot_picture_draws_all_cells() -> None:
     for number, run in enumerate(runs):
         write_score(run, number / 16)
     for x, numbers in (("num_pairs", {"3.1", "15.6", "28.1", "40.6"}), ("seed", {"12.5", "18.8", "25.0", "31.2"})):
-        rows = list_pivot_rows(runs, x, "learning_rate")
-        texts = re.findall(">([^<>]+)</text>", render_pivot(rows, x, "learning_rate").read_text(encoding="utf-8"))
+        pivot = make_pivot(runs, x, "learning_rate")
+        texts = re.findall(">([^<>]+)</text>", render_pivot(pivot).read_text(encoding="utf-8"))
         assert numbers <= set(texts)
         assert ("mean over num_pairs" in texts) == (x == "seed")
     grids = ("table1-seed-1..2", "table1-seed-1..3")
-    assert len({render_pivot(rows, "seed", "learning_rate", grid=name) for name in grids}) == 2, (
-        "one file for each grid"
-    )
+    assert len({render_pivot(pivot, grid=name) for name in grids}) == 2, "one file for each grid"
 
 
 def test_encoding_progress_counts_all_calls() -> None:
