@@ -179,6 +179,12 @@ def _select_tasks(
     if stopped_ids:
         message += f", {len(stopped_ids)} failed or cancelled (--retry restarts them)"
     progress(message)
+    waiting = [status for status in statuses.values() if status.live_on == "slurm"]
+    if waiting and snapshot.queue is None:
+        progress(
+            f"{count_noun(len(waiting), 'run')} of an earlier launch may still be in Slurm's queue, which does not respond "
+            "here: launch where it responds, or give them up with `repro cancel` and use --retry"
+        )
     tasks = build_tasks(chosen, profile, code=code)
     if not options.retry:
         skipped |= _find_blocked(tasks)

@@ -251,7 +251,7 @@ def _is_built(name: str) -> bool:
 def _explain_interrupted(last: JobState, owner: Owner | None, queue_description: str) -> str:
     if last.state != "running":
         return f"{last.reason}; {queue_description}"
-    if owner is not None and owner.outcome is not None:
+    if owner is not None and owner.is_released:
         return f"its outcome could not be written (is the disk full?); see its log or the terminal; {queue_description}"
     return f"its process died without an outcome ({owner}); {queue_description}"
 

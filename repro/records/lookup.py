@@ -188,6 +188,8 @@ def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
     if unknown or not isinstance(arguments, list) or not arguments or not all(isinstance(a, str) for a in arguments):
         example = '{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}'
         raise ValueError(f"{shorten(path)}: expected {example}, found the keys {[*content]}")
+    # A file in a grid is found from the working folder, or next to the grid.
+    arguments = [str(path.parent / word) if _is_file(word) and not Path(word).is_file() else word for word in arguments]
     if nested := [word for word in arguments if _is_file(word) and _is_grid(_read_file(Path(word)))]:
         raise ValueError(f"{shorten(path)}: {nested[0]} is a grid, too: put all axes in one file")
     try:

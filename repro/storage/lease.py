@@ -34,6 +34,8 @@ from repro.storage.paths import get_building_folder, get_corpora_folder, get_imp
 MAX_OWNER_BYTES = 2**16
 MAX_TIMEOUT_SECONDS = 86_400.0
 """Lease timeouts are capped at 24 hours."""
+NO_HEART_BEAT = 0
+"""Time of the heart-beat of an owner that could not store its outcome."""
 OFFSET_VALID_SECONDS = 60.0
 # by device: the offset of its clock, and the time of the measurement
 _OFFSETS: dict[int, tuple[float, float]] = {}
@@ -74,6 +76,7 @@ class Owner:
     is_alive: bool
     is_here: bool  # on this machine and in this PID namespace, so its process can be signalled
     outcome: str | None  # message at its end, or None while it has not ended
+    is_released: bool  # it has ended by itself, even if a full disk did not store its outcome
     note: Mapping[str, Any]
 
     def __str__(self) -> str:
@@ -110,7 +113,7 @@ class Lease:
         if not is_written:
             # on a full disk, an old heart-beat frees the lease without using space
             with suppress(OSError):
-                os.utime(self._descriptor, (0, 0))
+                os.utime(self._descriptor, (NO_HEART_BEAT, NO_HEART_BEAT))
         os.close(self._descriptor)
 
     def _beat(self) -> None:
@@ -246,6 +249,7 @@ def _read_owner(folder: Path, number: int) -> Owner:
         is_alive=is_alive,
         is_here=_is_here(values),
         outcome=outcome,
+        is_released=outcome is not None or beat == NO_HEART_BEAT,
         note=values.get("note", {}),
     )
 

@@ -22,6 +22,7 @@ from repro.pipeline.stages import list_stages
 from repro.planning.cost import has_ended, list_training_phases, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
+from repro.storage.lease import NO_HEART_BEAT
 from repro.storage.paths import get_local_records, run_folder
 from slurm import states
 from slurm.job import Job, run_here
@@ -87,15 +88,18 @@ def test_status_and_why_describe_a_sweep(file: str) -> None:
 
 
 def test_full_disk_differs_from_death(file: str) -> None:
-    for run in RUNS[:2]:
+    for run in RUNS:
         get_run_item(run).write(JobState(state="running"))
         take_lease(get_run_item(run).lease_folder).release()
-    folder = get_run_item(RUNS[1]).lease_folder  # as if its process had been killed long ago
-    (folder / "000001.ended").unlink()
-    os.utime(folder / "000001.json", (0, 0))
-    reasons = [row["reason"] for row in read_status(file)]
-    assert "its outcome could not be written (is the disk full?)" in reasons[0]
-    assert "died without an outcome" in reasons[1]
+    # the second process was killed long ago, the third could not write the outcome of its lease either
+    for run, heart_beat in zip(RUNS[1:], (1, NO_HEART_BEAT), strict=True):
+        folder = get_run_item(run).lease_folder
+        (folder / "000001.ended").unlink()
+        os.utime(folder / "000001.json", (heart_beat, heart_beat))
+    killed = "died without an outcome"
+    full = "its outcome could not be written (is the disk full?)"
+    for row, reason in zip(read_status(file), (full, killed, full), strict=True):
+        assert reason in row["reason"]
 
 
 def test_launch_sets_its_exit_code(file: str) -> None:

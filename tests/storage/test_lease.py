@@ -168,6 +168,7 @@ def test_full_disk_hides_no_error(tmp_path: Path) -> None:
     assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
     owner = find_owner(tmp_path)
     assert (owner.is_alive, owner.outcome) == (False, None), "an empty outcome would mean success"
+    assert owner.is_released, "it did not die"
 
 
 def test_unwritable_outcome_is_no_success(tmp_path: Path) -> None:

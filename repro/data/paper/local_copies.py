@@ -190,6 +190,7 @@ def download(url: str, path: Path, md5: str) -> None:
         ValueError: if the file has another md5. A part with another md5 is removed.
         OSError: if the server does not answer. The part stays.
     """
+    from huggingface_hub import constants
     from huggingface_hub.errors import HTTPError
     from huggingface_hub.file_download import http_get
 
@@ -205,7 +206,8 @@ def download(url: str, path: Path, md5: str) -> None:
             with part.open("ab") as file:
                 http_get(url, file, resume_size=file.tell())
         except (OSError, HTTPError) as error:
-            raise OSError(f"could not download {url} ({error}); repeat to resume from {part}") from error
+            hint = "unset HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else f"repeat to resume from {part}"
+            raise OSError(f"could not download {url} ({error}); {hint}") from error
         if hash_file(part, "md5") != md5:
             part.unlink()
             raise ValueError(f"{url} is not the file that was expected (md5 is not {md5}): it was removed; try again")
