@@ -11,13 +11,15 @@ The rules for one collection, in this order:
    hash.
 
 All removals are counted. Users' own corpora have two different rules. With `several_answers`, an ambiguous query stays,
-and all its searched documents are relevant, unless one has a near-duplicate. With `keeps_near_duplicates`, rule 4 drops
-nothing and only counts.
+and all its searched documents are relevant, unless one has a near-duplicate. Rule 4 does not apply: near-duplicates in
+the finished collection are only counted (`count_near_duplicates`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +32,9 @@ from repro.data.beir import Retrieval
 from repro.data.pairs import Row
 from repro.data.wording import keep_words
 
+NEAR_DUPLICATE = 0.8
+"""Jaccard index of the word sets of two documents from which they are near-duplicates."""
+
 
 @dataclass(frozen=True)
 class SuiteRules:
@@ -38,17 +43,16 @@ class SuiteRules:
     Attributes:
         max_documents: Largest number of documents.
         max_queries: Largest number of queries.
-        near_duplicate: Threshold of the Jaccard index.
+        near_duplicate: Threshold of the Jaccard index. None keeps the queries of near-duplicates, since a corpus of form
+            letters would have no others.
         several_answers: Keep queries of several documents.
-        keeps_near_duplicates: Keep queries of near-duplicates. A corpus of form letters would have no others.
         form: The normal form. Texts with the same form are equal.
     """
 
     max_documents: int = 500
     max_queries: int = 400
-    near_duplicate: float = 0.8
+    near_duplicate: float | None = NEAR_DUPLICATE
     several_answers: bool = False
-    keeps_near_duplicates: bool = False
     form: Callable[[str], str] = keep_words
 
 
@@ -72,8 +76,10 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     ambiguous = {query for query, keys in answers.items() if len(keys) > 1}
     # By hash: a random choice that is the same on every machine.
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
-    texts = chosen if form is keep_words else [keep_words(key) for key in chosen]
-    near_duplicates = set(compress(chosen, has_near_duplicate(texts, rules.near_duplicate)))
+    near_duplicates: set[str] = set()
+    if rules.near_duplicate is not None:
+        texts = chosen if form is keep_words else [keep_words(key) for key in chosen]
+        near_duplicates = set(compress(chosen, has_near_duplicate(texts, rules.near_duplicate)))
     # the ambiguous queries that are not asked yet
     shared = set(ambiguous) if rules.several_answers else set()
     queries: list[tuple[list[str], Row]] = []
@@ -90,16 +96,14 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
         # A query with several documents is asked once.
         shared.discard(query)
         is_unique = near_duplicates.isdisjoint(relevant)
-        is_kept = is_unique or (rules.keeps_near_duplicates and len(queries) < rules.max_queries)
-        # The kept queries are counted if the rule keeps near-duplicates, otherwise the dropped ones.
-        counts["num_near_duplicate"] += not is_unique and is_kept == rules.keeps_near_duplicates
-        if is_kept:
+        counts["num_near_duplicate"] += not is_unique
+        if is_unique:
             queries.append(([documents[other][0].id for other in relevant], asked))
     if not queries:
         raise ValueError(
             f"the collection {name!r} has no query left of {len(rows)} rows: {counts['num_ambiguous']} are asked of several "
-            f"documents, {counts['num_near_duplicate']} have a near-duplicate ({100 * rules.near_duplicate:.0f} % of their "
-            "words): widen its domains"
+            f"documents, {counts['num_near_duplicate']} have a near-duplicate ({100 * (rules.near_duplicate or 1):.0f} % of "
+            "their words): widen its domains"
         )
     retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], queries[: rules.max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
@@ -108,19 +112,53 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:
     """Return which normalised documents have a Jaccard index of at least `threshold` with another one, bool (N,)."""
-    vocabulary: dict[str, int] = {}
-    word_sets = [{vocabulary.setdefault(word, len(vocabulary)) for word in text.split()} for text in documents]
-    sizes = np.array([len(word_set) for word_set in word_sets])
-    columns = np.fromiter((word for word_set in word_sets for word in word_set), dtype=np.int64, count=int(sizes.sum()))
-    row_starts = np.concatenate([[0], np.cumsum(sizes)])
-    shape = (len(documents), len(vocabulary))
-    matrix = sparse.csr_matrix((np.ones(len(columns), np.float32), columns, row_starts), shape=shape)
+    matrix = _make_word_matrix(documents)
+    sizes = np.diff(matrix.indptr)
     # the product of a binary document-word matrix with itself counts shared words
     num_shared = (matrix @ matrix.T).toarray()
     # |A ∪ B| = |A| + |B| − |A ∩ B|. The lower bound covers two empty documents.
     jaccard = num_shared / np.maximum(sizes[:, None] + sizes[None, :] - num_shared, 1)
     np.fill_diagonal(jaccard, 0.0)
     return jaccard.max(axis=1, initial=0.0) >= threshold
+
+
+def count_near_duplicates(retrieval: Retrieval, threshold: float = NEAR_DUPLICATE) -> int:
+    """Return the number of queries with an unjudged near-duplicate of a relevant document."""
+    rows = {document_id: row for row, document_id in enumerate(retrieval.document_ids)}
+    matrix = _make_word_matrix([keep_words(text) for text in retrieval.documents])
+    by_word = matrix.tocsc()
+    sizes = np.diff(matrix.indptr)
+    num_documents = np.diff(by_word.indptr)
+
+    def find(row: int) -> set[int]:
+        words = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+        # A near-duplicate has this share of the words, so it has one of the rarest others plus one.
+        num_rare = len(words) - math.ceil(threshold * len(words) - 1e-9) + 1
+        rarest = words[np.argsort(num_documents[words], kind="stable")[:num_rare]]
+        candidates = np.unique(by_word[:, rarest].indices)
+        num_shared = np.asarray(matrix[candidates][:, words].sum(axis=1)).ravel()
+        jaccard = num_shared / (sizes[candidates] + len(words) - num_shared)
+        return set(candidates[jaccard >= threshold].tolist())
+
+    num_queries = 0
+    for grades in retrieval.judgements.values():
+        judged = {rows[document_id] for document_id in grades}
+        relevant = (rows[document_id] for document_id, grade in grades.items() if grade > 0)
+        num_queries += any(sizes[row] and find(row) - judged for row in relevant)
+    return num_queries
+
+
+def _make_word_matrix(documents: Sequence[str]) -> sparse.csr_matrix:
+    """Return which document has which word, float32 (number of documents, number of words)."""
+    vocabulary: dict[str, int] = {}
+    columns = array("i")
+    row_starts = [0]
+    for text in documents:
+        columns.extend({vocabulary.setdefault(word, len(vocabulary)) for word in text.split()})
+        row_starts.append(len(columns))
+    shape = (len(documents), len(vocabulary))
+    values = np.ones(len(columns), np.float32)
+    return sparse.csr_matrix((values, np.frombuffer(columns, np.int32), row_starts), shape=shape)
 
 
 def _hash(text: str) -> bytes:

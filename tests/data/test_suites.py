@@ -1,12 +1,15 @@
 """Evaluation collections: every rule of `repro.data.suites`, compared with manual rows and brute force."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from repro.data.beir import Retrieval
 from repro.data.pairs import Row
-from repro.data.suites import SuiteRules, build_collection, has_near_duplicate
+from repro.data.suites import SuiteRules, build_collection, count_near_duplicates, has_near_duplicate
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), min_size=1, max_size=8).map(
     " ".join
@@ -20,6 +23,12 @@ def test_near_duplicates_match_brute_force(documents: list[str], threshold: floa
         any(i != j and len(a & b) / len(a | b) >= threshold for j, b in enumerate(sets)) for i, a in enumerate(sets)
     ]
     assert has_near_duplicate(documents, threshold).tolist() == expected
+    ids = tuple(map(str, range(len(documents))))
+    judgements = {key: {key: 1} for key in ids}
+    collection = Retrieval("c", ids, tuple(documents), ids, ids, judgements)
+    assert count_near_duplicates(collection, threshold) == sum(expected)
+    everything = dict.fromkeys(ids, 1)
+    assert not count_near_duplicates(replace(collection, judgements=dict.fromkeys(ids, everything))), "all are judged"
 
 
 def test_documents_ignore_case_and_punctuation() -> None:
@@ -81,8 +90,8 @@ def test_near_duplicates_are_counted() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             build_collection("c", make_rows(*texts, *extra), SuiteRules())
-    collection = build_collection("c", make_rows(*texts), SuiteRules(keeps_near_duplicates=True, max_queries=20))
-    assert len(collection.retrieval.queries) == collection.counts["num_near_duplicate"] == 20
+    collection = build_collection("c", make_rows(*texts), SuiteRules(near_duplicate=None, max_queries=20))
+    assert len(collection.retrieval.queries) == count_near_duplicates(collection.retrieval) == 20
 
 
 def make_rows(*texts: tuple[str, str]) -> list[Row]:

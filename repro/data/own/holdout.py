@@ -47,7 +47,7 @@ ANSWERS = "relevant_to_held_out_query"
 """Key of the count of pairs whose document is relevant to a held-out query through another pair."""
 MAX_SEARCHED_DOCUMENTS = 200_000
 """Largest number of documents of a collection. BM25 takes about a minute on it."""
-RULES = SuiteRules(several_answers=True, keeps_near_duplicates=True, form=normalize_text)
+RULES = SuiteRules(several_answers=True, near_duplicate=None, form=normalize_text)
 """Rules of the collections: texts are equal if all their characters are."""
 
 
@@ -60,7 +60,6 @@ def hold_out(
     pairs: Pairs,
     domains: Sequence[str] = (),
     rules: SuiteRules = RULES,
-    near_duplicates: dict[str, int] | None = None,
     side: Side = "document",
 ) -> list[Retrieval]:
     """Return the evaluation collections of a corpus.
@@ -72,7 +71,6 @@ def hold_out(
         pairs: All pairs of the corpus.
         domains: The domains to hold out. Default: a tenth of the documents or queries.
         rules: Rules of the collections. By default, queries with near-duplicate documents stay.
-        near_duplicates: Filled with the number of queries per collection whose document has a near-duplicate.
         side: Which texts are drawn by their hash.
 
     Raises:
@@ -98,8 +96,6 @@ def hold_out(
             errors.append(str(error))
             continue
         retrievals.append(collection.retrieval)
-        if near_duplicates is not None and collection.counts["num_near_duplicate"]:
-            near_duplicates[name] = collection.counts["num_near_duplicate"]
     reasons = "; ".join(errors[:3])
     if not retrievals:
         reasons = reasons or f"a hash of the text holds out one {side} in {SHARE}, here none"
@@ -181,18 +177,6 @@ def take_out_own_texts(retrieval: Retrieval) -> tuple[Retrieval, Quirks]:
     queries = count_noun(len(new_ids), "query is", "queries are")
     says = f"{queries} also a document of the corpus, which is taken out of the query's own ranking"
     return replace(retrieval, query_ids=query_ids, judgements=judgements), Quirks(removes_self_hits=True, says=says)
-
-
-def count_unjudged_copies(retrieval: Retrieval) -> int:
-    """Return the number of queries with an unjudged document that differs from a relevant one in case or punctuation."""
-    forms = dict(zip(retrieval.document_ids, map(keep_words, retrieval.documents), strict=True))
-    ids_by_form: dict[str, set[str]] = defaultdict(set)
-    for document_id, form in forms.items():
-        ids_by_form[form].add(document_id)
-    return sum(
-        any(ids_by_form[forms[document_id]] - grades.keys() for document_id in grades)
-        for grades in retrieval.judgements.values()
-    )
 
 
 def select_relevant(retrieval: Retrieval) -> Retrieval:
