@@ -140,13 +140,13 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
         ValueError: with file and line, for malformed JSON, repeated ids, an empty corpus, missing qrels, or a judgement
             of an unknown query or document.
     """
-    documents = read_texts(folder / "corpus.jsonl", DOCUMENT)
+    documents = read_texts(folder / "corpus.jsonl", DOCUMENT, is_for_trec=True)
     if not documents:
         raise ValueError(f"{folder / 'corpus.jsonl'} is empty: a collection needs at least one document")
     if all(map(is_empty, documents.values())):
         raise ValueError(f"{folder / 'corpus.jsonl'} has no text: all of its {len(documents)} documents are empty")
     # All queries are read, because a judgement of an unknown query must be reported.
-    all_queries = read_texts(folder / "queries.jsonl", QUERY)
+    all_queries = read_texts(folder / "queries.jsonl", QUERY, is_for_trec=True)
     judgements = _read_judgements(folder, split, None if lacks_documents else documents, all_queries)
     queries = {i: text for i, text in all_queries.items() if i in judgements}
     if all(map(is_empty, queries.values())):
@@ -417,18 +417,20 @@ def _write_jsonl(path: Path, rows: Iterator[dict[str, str]]) -> None:
             sink.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def read_texts(path: Path, fields: tuple[str, ...], selected_ids: Container[str] | None = None) -> dict[str, str]:
+def read_texts(
+    path: Path, fields: tuple[str, ...], selected_ids: Container[str] | None = None, *, is_for_trec: bool = False
+) -> dict[str, str]:
     """Read the texts of corpus.jsonl or queries.jsonl by id, all or only those with the selected ids.
 
     Raises:
-        ValueError: with file and line, for a malformed line or a repeated id, and, if all are read, for an id that a
-            TREC run cannot store.
+        ValueError: with file and line, for a malformed line or a repeated id, and with `is_for_trec` for an id that a TREC
+            run cannot store.
     """
     texts: dict[str, str] = {}
     for line, key, text in iter_texts(path, fields):
         if selected_ids is not None and key not in selected_ids:
             continue
-        if selected_ids is None:
+        if is_for_trec:
             check_word(key, f"{path}, line {line}")
         if key in texts:
             raise ValueError(f"{path}, line {line}: the id {key!r} occurs twice")

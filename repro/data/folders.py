@@ -97,8 +97,8 @@ def describe_skipped_files(num_skipped: int, first: Sequence[str]) -> str:
         examples += f" and {num_skipped - len(first)} more"
     subject = count_noun(num_skipped, "file or folder was", "files or folders were")
     return (
-        f"{subject} not read: {examples}; only visible files ending in {', '.join(ENDINGS)} are read, and of a folder of "
-        "save_to_disk those of state.json"
+        f"{subject} not read: {examples}; only visible files ending in {', '.join(ENDINGS)} are read, of a folder of "
+        "save_to_disk those of state.json, and of its splits `train`"
     )
 
 

@@ -28,7 +28,16 @@ import pyarrow.parquet as pq
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import SIDES, Columns, Layout, describe_columns, detect_layout, make_row_layout
-from repro.data.folders import ARCHIVES, ENDINGS, is_beir, list_entries, list_files_to_read, list_splits, match_ending
+from repro.data.folders import (
+    ARCHIVES,
+    ENDINGS,
+    SPLITS_FILE,
+    is_beir,
+    list_entries,
+    list_files_to_read,
+    list_splits,
+    match_ending,
+)
 from repro.data.lines import MAX_LINE_BYTES, iter_json_rows, iter_lines
 from repro.text import shorten
 
@@ -106,6 +115,11 @@ def list_pair_paths(source: Path) -> list[Path]:
         raise ValueError(f"{source} holds no file ending in {list(ENDINGS)}, and is no BEIR folder (corpus.jsonl)")
     for path in files:
         if not path.is_file():
+            if not path.exists() and (path.parent / SPLITS_FILE).is_file():
+                splits = [entry.name for entry in list_entries(path.parent) if entry.is_dir()]
+                raise ValueError(
+                    f"{path.parent} has the splits {splits}, and only `train` is read: name one of their folders"
+                )
             kind = "a FIFO, socket or device, expected a file or a folder" if path.exists() else "not there"
             raise ValueError(f"{path} is {kind}")
         if not match_ending(path):

@@ -83,18 +83,28 @@ def is_empty(text: str) -> bool:
     )
 
 
-OPENING, CLOSING = "\"'“‘«([{", ".,;:!?…\"'”’»)]}。，！？、；："
+OPENING = "\"'“‘„‚«([{¿¡「『《【"
+CLOSING = ".,;:!?…\"'”’“‘»)]}。，！？、；：؟،؛।」』》】"
 _AROUND_WORDS = re.compile(
     rf"(?<!\S)[{re.escape(OPENING)}]+(?=[^\s{re.escape(OPENING + CLOSING)}])"
     rf"|(?<=[^\s{re.escape(OPENING + CLOSING)}])[{re.escape(CLOSING)}]+(?!\S)"
+    # French has a space in front of it
+    r"|(?<=\S) [?!:;]+$"
+)
+_SAME_SPELLING = {ord("’"): "'", ord("–"): "-"} | dict.fromkeys(
+    # soft hyphen, zero-width space, word joiner, byte-order mark, and marks of the direction of writing
+    [0xAD, 0x200B, 0x2060, 0xFEFF, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 )
 
 
 def normalize_loosely(text: str) -> str:
-    """Return a form for the detection of near copies, without case and punctuation around words.
+    """Return a form for the detection of near copies, without case, punctuation around words and invisible characters.
 
-    Signs, operators and symbols stay, so "−7" differs from "7", and `x + y` from `x - y`.
+    Full-width and other compatible forms of a character are one (NFKC). Signs, operators and symbols stay, so "−7" differs
+    from "7", and `x + y` from `x - y`.
     """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_SAME_SPELLING))
     return _AROUND_WORDS.sub("", normalize_text(text).casefold())
 
 

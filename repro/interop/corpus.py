@@ -120,14 +120,17 @@ class Corpus:
 
 
 def describe_column_choice(corpus: Corpus) -> list[str]:
-    """Return a line about the column of documents if the first row of a file has several. Empty if it has one."""
+    """Return a line about the column of documents if the first row of a file has several, or a title. Else empty."""
     if corpus.kind != "file" or corpus.path.suffix.lower() == ".txt":
         return []
     _, row = next(_iter_rows(corpus.path), (0, {}))
     chosen, *others = match_names(TEXT_COLUMNS, tuple(row)) or ("",)
-    if not others:
+    has_title = bool(match_names(("title",), tuple(row)))
+    if not others and not has_title:
         return []
-    return [f"documents of {corpus.name} are read from the column {chosen!r}; not read: {shorten(str(others))}"]
+    title = ", after their title" if has_title else ""
+    unread = f"; not read: {shorten(str(others))}" if others else ""
+    return [f"documents of {corpus.name} are read from the column {chosen!r}{title}{unread}"]
 
 
 def find_corpus(source: str) -> Corpus:

@@ -25,6 +25,7 @@ from repro.data.own import importing
 from repro.data.own.importing import Imported, import_corpus, load_import
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.data.readers import read_foreign_rows
+from repro.data.wording import normalize_loosely
 from tests.data.files import write_rows
 
 ROWS = [
@@ -188,6 +189,8 @@ def test_saved_dataset_is_read(tmp_path: Path) -> None:
         imported = import_file(tmp_path / f"from-{name}", tmp_path / name)
         assert read_imported(imported).texts("query", range(len(ROWS))) == [row["query"] for row in ROWS]
         assert imported.passed_over == (() if name == "one" else ("test",))
+    DatasetDict({"dev": dataset}).save_to_disk(tmp_path / "untrained")
+    assert_refused(tmp_path / "from-untrained", tmp_path / "untrained", r"has the splits \['dev'\], and only `train`")
     opened = load_from_disk(tmp_path / "one")
     opened.map(lambda row: row | {"query": "mapped"})
     assert list((tmp_path / "one").glob("cache-*.arrow")), "the library leaves its cache there"
@@ -352,6 +355,31 @@ def test_near_copies_show_their_difference(tmp_path: Path, ends: tuple[str, str]
     rows = [{"query": "q", "document": f"{'word ' * 100}{end}"} for end in ends]
     shown = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows)).near_copy
     assert all(f"word {end}'" in text and text.startswith("'q' – '…") for text, end in zip(shown, ends, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("x؟", "x"),
+        ("x।", "x"),
+        ("¿x?", "x"),
+        ("„x“ y", '"x" y'),
+        ("「x」", "x"),
+        ("x\u00a0?", "x?"),
+        ("１２３", "123"),
+        ("what’s – this", "what's - this"),
+        ("\ufeffa so\u00adft \u200bx", "a soft x"),
+    ],
+)
+def test_spellings_of_a_text_are_one(text: str, other: str) -> None:
+    assert normalize_loosely(text) == normalize_loosely(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"), [("−7", "7"), ("-7", "7"), ("x + y", "x - y"), ("!x", "x"), ("نی\u200cم", "نیم")]
+)
+def test_signs_and_joiners_are_kept(text: str, other: str) -> None:
+    assert normalize_loosely(text) != normalize_loosely(other)
 
 
 def get_near_form(text: str) -> str:

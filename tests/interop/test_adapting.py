@@ -94,7 +94,7 @@ def test_corpora_are_read_in_each_format(tmp_path: Path) -> None:
     for source in (corpus, tmp_path):
         lines: list[str] = []
         assert read_distinct_documents(str(source), lines.append)[0] == ["Rain falls", "snow"]
-        assert "1 empty, 1 repeated" in lines[0]
+        assert "1 empty, 1 repeated" in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,9 @@ def test_unread_text_columns_are_named(tmp_path: Path, ending: str) -> None:
     lines: list[str] = []
     assert read_distinct_documents(str(corpus), lines.append)[0] == ["short"]
     assert "from the column 'answer'; not read: ['passage']" in lines[0]
+    titled = write_lines(tmp_path / "titled.jsonl", ['{"id": "a b", "title": "T", "text": "x"}'])
+    assert read_distinct_documents(str(titled), lines.append)[0] == ["T x"]
+    assert any("after their title" in line for line in lines)
 
 
 def test_name_of_folder_is_that_of_evaluate(tmp_path: Path) -> None:

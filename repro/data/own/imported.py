@@ -58,7 +58,7 @@ from repro.text import shorten
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 
-RECIPES: dict[Side, int] = {"document": 9, "query": 10}
+RECIPES: dict[Side, int] = {"document": 11, "query": 12}
 """Versions of the split of an imported corpus, by the texts that are drawn. Raise one if the same pairs would be split
 differently.
 
@@ -264,6 +264,7 @@ def _build_evaluation_set(corpus: ImportedCorpus, folder: Path) -> None:
 def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     # imported on demand, because it loads scipy
     from repro.data.own import holdout
+    from repro.data.suites import count_near_duplicates
 
     if corpus.recipe not in RECIPES.values():
         known = " and ".join(map(str, RECIPES.values()))
@@ -281,12 +282,7 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
     if (corpus.folder / GIVEN_FOLDER).is_dir():
         _copy_given(corpus, suite)
     else:
-        collections = holdout.hold_out(
-            pairs,
-            corpus.held_out_domains,
-            near_duplicates=near_duplicates,
-            side=corpus.drawn_side,
-        )
+        collections = holdout.hold_out(pairs, corpus.held_out_domains, side=corpus.drawn_side)
         documents = corpus.folder / IMPORT_FOLDER / DOCUMENTS_FILE
         searched = holdout.extend_to_all_documents(
             pairs,
@@ -296,12 +292,9 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         )
         searched, quirks = map(list, zip(*map(holdout.take_out_own_texts, searched), strict=True))
         names = [collection.name for collection in searched]
-        if near_duplicates and names == [holdout.ALL]:
-            near_duplicates = {holdout.ALL: sum(near_duplicates.values())}
         for collection in searched:
-            # The count above compares held-out documents only.
-            if num_copies := holdout.count_unjudged_copies(collection):
-                near_duplicates[collection.name] = max(near_duplicates.get(collection.name, 0), num_copies)
+            if num_queries := count_near_duplicates(collection):
+                near_duplicates[collection.name] = num_queries
             write_beir_folder(suite / collection.name, collection)
         write_suite(
             suite, corpus.name, [(name, holdout.FAMILY) for name in names], dict(zip(names, quirks, strict=True))

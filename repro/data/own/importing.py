@@ -113,6 +113,10 @@ class Imported:
             warnings.append("; ".join(self.malformed) + (f"; and {num_more} more" if num_more else ""))
         return tuple(warnings)
 
+    def describe_rows(self) -> str:
+        """Return the numbers of read and dropped rows and the labels, which explain why few pairs are left."""
+        return "; ".join(_list_counts(self.num_read, self.counts, self.labels))
+
     @property
     def trains_on_negatives(self) -> bool:
         """Whether so many pairs have negatives that the planned runs train on them."""
@@ -166,8 +170,7 @@ def import_corpus(
         # The counts are complete only now: the writer above has consumed the iterator.
         num_read, counts = tally.counts.pop("read", 0), dict(sorted(tally.counts.items()))
         if not num_kept:
-            non_zero = ", ".join(f"{key.replace('_', ' ')}: {count}" for key, count in counts.items() if count)
-            reasons = [f"read {num_read}, {non_zero}", *([labels.describe()] if labels else [])]
+            reasons = _list_counts(num_read, counts, labels.describe() if labels else "")
             # the first malformed row explains what is wrong with all of them
             reasons += tally.malformed[:1]
             raise ValueError(f"{source} has no pair to train on: {'; '.join(reasons)}")
@@ -192,6 +195,11 @@ def import_corpus(
         audit = json.dumps(imported.to_json(), indent=1, sort_keys=True)
         (part / AUDIT_FILE).write_text(audit + "\n", encoding="utf-8")
     return imported
+
+
+def _list_counts(num_read: int, counts: Mapping[str, int], labels: str) -> list[str]:
+    non_zero = [f"{key.replace('_', ' ')}: {count}" for key, count in counts.items() if count]
+    return [", ".join([f"read {num_read}", *non_zero]), *([labels] if labels else [])]
 
 
 def write_documents(source: Path, path: Path, name: str) -> None:
@@ -283,8 +291,8 @@ def plan_runs(
                 f"{minimum}: {domain}give a collection with --evaluate-on, or import more pairs"
             )
         raise ValueError(
-            f"{imported.name} has {sum(sizes)} pairs: training needs at least {minimum}; to evaluate on them only, "
-            "write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) and use "
+            f"{imported.name} has {sum(sizes)} pairs ({imported.describe_rows()}): training needs at least {minimum}; to "
+            "evaluate on them only, write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv) and use "
             "`repro evaluate --model M --suite FOLDER`"
         )
     shared = {
