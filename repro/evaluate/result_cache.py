@@ -21,6 +21,7 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
+from repro.evaluate.retrieval import MEASURES
 from repro.storage.digests import hash_file, hash_json
 from repro.storage.memo import Memo
 
@@ -105,6 +106,9 @@ class ResultCache:
         stored = Memo(path, path.stem).read() if run.is_file() else None
         try:
             if stored is None or stored["run_sha256"] != hash_file(run):
+                return None
+            if set(stored["values"]) != set(MEASURES):
+                # from a version with other measures
                 return None
             measures = stored["values"].values()
             lengths = {len(measure) for measure in measures}

@@ -60,6 +60,7 @@ NO_CONTEXT = (
     "corpus that is searched, or set_context(None) to use the null context without this warning"
 )
 UNIT_LENGTH = 1e-3
+POOLINGS = ("mean", "frequency")
 FREQUENCY_RATE = 10.0
 FREQUENCY_DROPPED = 0.1
 NULL_STD = 0.01
@@ -191,6 +192,8 @@ class SecondStage(nn.Module):
         self.output_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
         if sizes.sequence_dropout > 0:
             self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
+        if sizes.pooling not in POOLINGS:
+            raise ValueError(f"pooling={sizes.pooling!r} is unknown; this file computes {list(POOLINGS)}")
         self.frequency_weights = FrequencyWeights(sizes.num_contexts) if sizes.pooling == "frequency" else None
 
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, contexts_CE: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -69,9 +70,12 @@ def _check_experiment(file_name: str, experiment: Experiment, earlier: Sequence[
     number = int(re.findall(r"\d+", file_name)[0])
     if experiment.number != number:
         raise ValueError(f"number={experiment.number}, but the file name has {number}: write number={number}")
-    duplicates = sorted(name for other in earlier for name in other.artefact_names if name in experiment.artefact_names)
-    if duplicates:
-        raise ValueError(f"artefact {duplicates} is declared by more than one experiment: choose another")
+    for kind, names in (
+        ("artefact", [name for each in (*earlier, experiment) for name in each.artefact_names]),
+        ("claim", [claim.id for each in (*earlier, experiment) for claim in each.claims]),
+    ):
+        if duplicates := sorted(name for name, count in Counter(names).items() if count > 1):
+            raise ValueError(f"{kind} {duplicates} is declared more than once: choose another name")
     if number in [other.number for other in earlier]:
         raise ValueError(f"number {number} is declared by more than one experiment: choose another")
 

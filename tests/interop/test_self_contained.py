@@ -29,6 +29,7 @@ from repro.interop.opening import open_model
 from repro.interop.self_contained import load_self_contained_model, write_json, write_self_contained
 from repro.interop.sentence_transformers_folder import open_sentence_transformers
 from repro.interop.trained_on import TRAINED_ON_FILE, write_trained_on
+from repro.model.config import POOLINGS
 from repro.model.contextual import ContextualModel
 from repro.model.texts import make_texts
 from repro.spec import base
@@ -51,6 +52,10 @@ QUIET = {"show_progress_bar": False}
 def export_and_open(model: Any, folder: Path) -> SentenceTransformer:
     write_self_contained(model, folder)
     return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
+
+
+def test_every_pooling_is_exported() -> None:
+    assert {changes.get("pooling", "mean") for changes in VARIANTS} == set(POOLINGS)
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)

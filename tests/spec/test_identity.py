@@ -94,8 +94,9 @@ def test_moved_scale_has_new_version(name: str) -> None:
     stored = json.loads((Path(__file__).parents[1] / "golden" / "scale_values.json").read_text())
     version = f"{name}, version {scale.version}"
     assert version in stored, f"add the values of {version} to tests/golden/scale_values.json"
-    known = stored[version].items()
-    moved = {field: (value, scale.fields[field]) for field, value in known if scale.fields[field] != value}
+    known = stored[version]
+    assert set(known) == set(scale.fields), "a new field is stored with the value that older runs had"
+    moved = {field: (value, scale.fields[field]) for field, value in known.items() if scale.fields[field] != value}
     assert not moved, f"raise the version of {name}, or old records would count as made with the new values"
 
 
