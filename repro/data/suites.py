@@ -132,7 +132,7 @@ def count_near_duplicates(retrieval: Retrieval, threshold: float = NEAR_DUPLICAT
 
     def find(row: int) -> set[int]:
         words = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
-        # A near-duplicate has this share of the words, so it has one of the rarest others plus one.
+        # A near-duplicate lacks at most `num_rare` − 1 of the words, so it has one of the `num_rare` rarest.
         num_rare = len(words) - math.ceil(threshold * len(words) - 1e-9) + 1
         rarest = words[np.argsort(num_documents[words], kind="stable")[:num_rare]]
         candidates = np.unique(by_word[:, rarest].indices)
