@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from repro.report.formats import render
-from repro.report.scores import make_pivot_view, make_scores_view
+from repro.report.pivot import make_pivot, make_pivot_view
+from repro.report.scores import make_scores_view
 from repro.report.view import View
 from repro.spec import base
 from repro.spec.axes import describe_grid, expand, parse_axes
@@ -33,7 +34,7 @@ def main(folder: Path, words: tuple[str, ...] = AXES) -> View:
     table = make_scores_view(runs)
     render(table)
     if len(axes) == 2:
-        render(make_pivot_view(runs, *axes))
+        render(make_pivot_view(make_pivot(runs, *axes)))
     return table
 
 
