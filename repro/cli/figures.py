@@ -96,19 +96,19 @@ def render_pivot(pivot: Pivot, *, grid: str = "grid") -> Path:
     plain_rows = [
         {
             "series": "",
-            "seed": row["run"].seed,
+            "seed": run.seed,
             **{
-                column: row[name] if name in has_missing else getattr(row["run"], name)
+                column: pivot.values[name][getattr(run, name)] if name in has_missing else getattr(run, name)
                 for name, column in columns.items()
             },
             # not drawn, but in the file of its data
-            **{name: getattr(row["run"], name) for name in averaged},
-            "NDCG@10, points": row["score"],
+            **{name: getattr(run, name) for name in averaged},
+            "NDCG@10, points": score,
         }
         # Words are drawn in the order of the rows.
-        for row in sorted(
-            pivot.rows,
-            key=lambda row: [*(make_sort_key(getattr(row["run"], name)) for name in (x, y)), row["run"].seed],
+        for run, score in sorted(
+            pivot.scores.items(),
+            key=lambda item: [*(make_sort_key(getattr(item[0], name)) for name in (x, y)), item[0].seed],
         )
     ]
     picture = {

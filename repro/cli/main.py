@@ -348,12 +348,12 @@ def _show_grid(runs: list[Run], name: str, pivot: tuple[str, str] | None, format
         return print_json(tabulate_scores(runs))
     if pivot is None:
         return render(make_scores_view(runs, is_for_programs=format == "csv"), format)
-    scores = make_pivot(runs, *pivot)
-    render(make_pivot_view(scores), format)
-    if scores.rows:
+    by_fields = make_pivot(runs, *pivot)
+    render(make_pivot_view(by_fields), format)
+    if by_fields.scores:
         from repro.cli.figures import render_pivot
 
-        print_progress(f"picture: {render_pivot(scores, grid=name)}, with its data as .csv")
+        print_progress(f"picture: {render_pivot(by_fields, grid=name)}, with its data as .csv")
 
 
 def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) -> None:

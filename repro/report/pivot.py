@@ -24,7 +24,7 @@ class Pivot:
     Attributes:
         x: Field of the columns.
         y: Field of the rows.
-        rows: A row per run of a complete cell: the run, its values of x and y as text, and its NDCG@10 in points.
+        scores: NDCG@10 in points of each run of a complete cell.
         values: The values of x and of y, as text by value, in their order.
         averaged: The fields that a cell averages over: those that vary and are on no axis.
         num_incomplete: Cells with a score, but not of all their runs. Their mean would depend on which runs have ended.
@@ -33,7 +33,7 @@ class Pivot:
 
     x: str
     y: str
-    rows: tuple[dict[str, Any], ...]
+    scores: Mapping[Run, float]
     values: Mapping[str, Mapping[Any, str]]
     averaged: tuple[str, ...]
     num_incomplete: int
@@ -69,19 +69,16 @@ def make_pivot(runs: Sequence[Run], x: str, y: str) -> Pivot:
     for run in wanted:
         if fields <= {*varying_by_architecture[run.architecture]}:
             cells.setdefault((getattr(run, x), getattr(run, y)), []).append(run)
-    complete = [run for members in cells.values() if all(run in scores for run in members) for run in members]
     started = [members for members in cells.values() if any(run in scores for run in members)]
+    complete = [members for members in started if all(run in scores for run in members)]
     shown = [run for members in started for run in members]
-    rows = tuple(
-        {x: format_field(run, x), y: format_field(run, y), "run": run, "score": scores[run]} for run in complete
-    )
+    known = {run: score for members in complete for run in members if (score := scores[run]) is not None}
     values = {}
     for name in (x, y):
         text_of = {getattr(run, name): format_field(run, name) for run in shown}
         values[name] = {value: text_of[value] for value in sorted(text_of, key=make_sort_key)}
     averaged = tuple(name for name in list_varying_fields(shown) if name not in (x, y))
-    num_incomplete = sum(any(run not in scores for run in members) for members in started)
-    return Pivot(x, y, rows, values, averaged, num_incomplete, len(set(runs)) - len(complete))
+    return Pivot(x, y, known, values, averaged, len(started) - len(complete), len(set(runs)) - len(known))
 
 
 def list_varying_fields(runs: Sequence[Run]) -> list[str]:
@@ -99,13 +96,13 @@ def make_pivot_view(pivot: Pivot) -> View:
     As in its picture, a mean is over seeds of the means of each seed.
     """
     x, y = pivot.x, pivot.y
-    cells: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for row in pivot.rows:
-        cells.setdefault((row[y], row[x]), {}).setdefault(row["run"].seed, []).append(row["score"])
-    columns = list(pivot.values[x].values())
+    cells: dict[tuple[Any, Any], dict[int, list[float]]] = {}
+    for run, score in pivot.scores.items():
+        cells.setdefault((getattr(run, y), getattr(run, x)), {}).setdefault(run.seed, []).append(score)
+    columns = pivot.values[x]
     lines = []
-    for y_text in pivot.values[y].values():
-        by_seed = [cells.get((y_text, x_text), {}).values() for x_text in columns]
+    for y_value, y_text in pivot.values[y].items():
+        by_seed = [cells.get((y_value, x_value), {}).values() for x_value in columns]
         lines.append((y_text, *(format_mean([fmean(scores) for scores in seeds], 1) for seeds in by_seed)))
     notes = []
     if pivot.averaged:
@@ -116,8 +113,8 @@ def make_pivot_view(pivot: Pivot) -> View:
     if pivot.num_left_out:
         skipped = count_noun(pivot.num_left_out, "run")
         notes.append(f"skipped: {skipped} without a score, of an incomplete cell, or without both fields")
-    title = f"NDCG@10, points, of {count_noun(len(pivot.rows), 'run')}: {x} across, {y} down"
-    header = (y, *(f"{x}={x_text}" for x_text in columns))
+    title = f"NDCG@10, points, of {count_noun(len(pivot.scores), 'run')}: {x} across, {y} down"
+    header = (y, *(f"{x}={x_text}" for x_text in columns.values()))
     return View(title, header, tuple(lines), tuple(notes), "l" + "r" * len(columns))
 
 
