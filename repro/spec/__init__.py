@@ -29,6 +29,7 @@ from repro.spec.run import (
     get_batch_key,
     get_first_phase,
     get_training_run,
+    get_training_values,
     grid,
     is_blind,
     needs_surrogate,

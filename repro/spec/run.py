@@ -306,6 +306,11 @@ def get_training_run(run: Run) -> Run:
     return replace(run, **evaluation)
 
 
+def get_training_values(run: Run) -> dict[str, Any]:
+    """Return the values of the fields that a training run depends on."""
+    return {name: value for name, value in vars(run).items() if name not in EVALUATION_FIELDS}
+
+
 @cache
 def get_batch_key(run: Run) -> tuple[object, ...]:
     """Return the values that determine the batches of a run, apart from its seed. They are hashable."""

@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ class TrainState:
     has_ended: bool = False  # before the last step
     holds_best: bool = False  # the weights are those of `best_step`
     cpu_seconds: float = 0.0  # of this process over all sessions
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the fields of the run; empty in old checkpoints
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -73,11 +74,17 @@ def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimize
     write_tensors(tensors, folder / CHECKPOINT_FILE, {"state": json.dumps(asdict(state))})
 
 
-def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
+def read_checkpoint(
+    folder: Path,
+    run_id: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    values: Mapping[str, Any] | None = None,
+) -> TrainState | None:
     """Load a checkpoint into model and optimiser and return its state, or None if there is none.
 
-    Raises ValueError if the checkpoint is damaged, belongs to another run or does not fit the model. In this case
-    nothing is modified.
+    Raises ValueError if the checkpoint is damaged, belongs to another run, was trained with other `values` of the run's
+    fields, or does not fit the model. In this case nothing is modified.
     """
     path = folder / CHECKPOINT_FILE
     state = read_state(folder)
@@ -87,8 +94,21 @@ def read_checkpoint(folder: Path, run_id: str, model: nn.Module, optimizer: torc
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     if state.run_id != run_id:
         raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
+    _check_values(state.values, values or {}, path)
     _restore(tensors, model, optimizer, path)
     return state
+
+
+def _check_values(stored: Mapping[str, Any], values: Mapping[str, Any], path: Path) -> None:
+    """Raise ValueError if a value differs. The id of a run does not contain the values of its scale."""
+    for name in sorted(stored.keys() & values.keys()):
+        # JSON stores tuples as lists
+        value = json.loads(json.dumps(values[name]))
+        if stored[name] != value:
+            raise ValueError(
+                f"{path} was trained with {name}={stored[name]!r}, and now {name}={value!r}, because the scale has "
+                "changed: remove its folder to train again, or restore the value of the scale"
+            )
 
 
 def read_state(folder: Path) -> TrainState | None:
@@ -134,6 +154,7 @@ def _parse_state(header: Mapping[str, str]) -> TrainState:
         "log_sha256": str,
         "chunks": str,
         "sittings": (list, tuple),
+        "values": dict,
     }
     if (
         not all(isinstance(getattr(state, name), kind) for name, kind in types.items())

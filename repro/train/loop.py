@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,6 +97,7 @@ class TrainSettings:
     checkpoint_every_steps: int | None = None
     chunks: ChunkSizes = field(default_factory=ChunkSizes)
     switches: Switches = field(default_factory=Switches)
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the fields of the run, stored in checkpoints
 
     def __post_init__(self) -> None:
         check_warmup(self.num_warmup_steps, self.num_steps)
@@ -212,10 +213,10 @@ def _resume(
 
     Raises ValueError if its sampler state does not match. Warns if another number of processes changes random draws.
     """
-    state = read_checkpoint(folder, settings.run_id, model, optimizer)
+    state = read_checkpoint(folder, settings.run_id, model, optimizer, settings.values)
     check_same_value("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
     if state is None:
-        return TrainState(settings.run_id, num_processes=count_processes())
+        return TrainState(settings.run_id, num_processes=count_processes(), values=settings.values)
     # The seed alone is not enough: other data or another batch size would give other batches for the same step.
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):

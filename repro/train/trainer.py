@@ -27,7 +27,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
 from repro.pipeline.prompting import PromptedTexts
 from repro.pipeline.token_coverage import count_tokens
-from repro.spec import FIELDS, Run, get_first_phase, get_training_run, nested_widths
+from repro.spec import FIELDS, Run, get_first_phase, get_training_run, get_training_values, nested_widths
 from repro.spec.identity import get_training_id
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
@@ -105,7 +105,8 @@ def trained_model(run: Run, progress: Progress = print) -> Model:
     # The length of a run in epochs follows from its pairs.
     if run.num_steps is not None and has_final_weights(read_state(folder), run.num_steps):
         model = build_untrained(run).to(device())
-        read_checkpoint(folder, get_training_id(run), model, make_optimizer(model, make_train_settings(run, 0)))
+        settings = make_train_settings(run, 0)
+        read_checkpoint(folder, settings.run_id, model, make_optimizer(model, settings), settings.values)
         return model.eval()
     inputs = Inputs(run)
     inputs.build(progress)
@@ -427,7 +428,9 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
             f"batches_a_step={run.batches_a_step}: use more epochs or pairs, or smaller steps"
         )
     values = _copy_fields(run, TrainSettings) | {"num_steps": num_steps, "nested_sizes": nested_widths(run)}
-    return TrainSettings(run_id=get_training_id(run), switches=read_switches(), **values)
+    return TrainSettings(
+        run_id=get_training_id(run), switches=read_switches(), values=get_training_values(run), **values
+    )
 
 
 def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:

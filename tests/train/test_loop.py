@@ -95,10 +95,14 @@ def test_finished_training_is_not_repeated(tmp_path: Path, uninterrupted: Any) -
 
 
 def test_misfitting_checkpoint_is_refused(tmp_path: Path) -> None:
-    """A checkpoint of another run, sampler or model is never resumed from, nor is a damaged one."""
-    run(tmp_path)
+    """A checkpoint of another run, other values, sampler or model is never resumed from, nor is a damaged one."""
+    run(tmp_path, values={"temperature": 0.02, "old_field": 1, "widths": (4, 8)})
     with pytest.raises(ValueError, match="of run abc, not of xyz"):
         run(tmp_path, run_id="xyz")
+    with pytest.raises(
+        ValueError, match=r"trained with temperature=0\.02, and now temperature=0\.05, because the scale"
+    ):
+        run(tmp_path, values={"temperature": 0.05, "new_field": 1, "widths": (4, 8)})
     with pytest.raises(ValueError, match="left its sampler at"):
         run(tmp_path, data=make_small_data(seed=5), num_steps=20)
     with pytest.raises(ValueError, match=r"fit this model \(remove it to start.*: 0 missing, \d\d? extra, \d+ of"):
