@@ -36,9 +36,8 @@ TITLE_LETTERS_PER_INCH = 12
 NOTE_LETTERS_PER_INCH = 14
 GREY = "#595959"
 TITLE_POINTS, SUBTITLE_POINTS, LINE_HEIGHT, POINTS_PER_INCH = 11, 8.5, 1.4, 72
-TITLE_MARGIN = 0.06
-LEFT_MARGIN = 0.1
-"""Inches above a title."""
+TITLE_MARGIN, LEFT_MARGIN = 0.06, 0.1
+"""Inches above a title, and left of titles and notes."""
 SETTINGS = {
     "svg.hashsalt": "figure",
     "svg.fonttype": "none",  # text stays text: searchable, selectable and accessible

@@ -130,7 +130,7 @@ def make_row_layout(columns: Columns, names: tuple[str, ...]) -> Layout:
     missing = [part for part in SIDES if part not in chosen]
     if missing:
         return Layout(chosen, (), columns.explain_missing(missing, names))
-    return Layout(chosen, tuple(filter(_is_numbered, names)))
+    return Layout(chosen, _find_numbered(columns, names))
 
 
 def detect_layout(columns: Columns, names: Sequence[str], location: str) -> Layout:
@@ -139,7 +139,7 @@ def detect_layout(columns: Columns, names: Sequence[str], location: str) -> Layo
     missing = [part for part in columns.needed if part not in chosen]
     if missing:
         raise ValueError(f"{location}: {columns.explain_missing(missing, names)}")
-    numbered = tuple(filter(_is_numbered, dict.fromkeys(names)))
+    numbered = _find_numbered(columns, names)
     repeated = sorted({name for name in (*chosen.values(), *numbered) if names.count(name) > 1})
     if repeated:
         raise ValueError(f"{location}: the column {shorten(repeated[0])} occurs twice: rename or remove one")
@@ -165,6 +165,11 @@ def describe_columns(columns: Columns, names: Sequence[str], layout: Layout) -> 
             descriptions.append(f"{part} <- {shorten(', '.join(used[part]))}{alternatives}")
     unread = [name for name in names if name not in recognised and _normalise(name) not in NON_TEXT_COLUMNS]
     return ", ".join(descriptions) + (f"; not read: {shorten(', '.join(unread))}" if unread else "")
+
+
+def _find_numbered(columns: Columns, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns `negative_1`, `negative_2`, …, or none if the user names the column of negatives."""
+    return () if "negatives" in columns.names else tuple(filter(_is_numbered, dict.fromkeys(names)))
 
 
 def _is_numbered(name: str) -> bool:

@@ -327,16 +327,23 @@ def _read_table(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
     # By index from here on, because a dictionary per row would take most of the time.
     layout = layout.by_index(header)
     lists = {part: _WrittenLists() for part in layout.chosen if part in (*SIDES, "negatives")}
+    flaws = Flaws(path, refuses=not skip_bad)
+    num_rows = 0
     for line, cells, flaw in rows:
         location = f"{path}, line {line}"
         if flaw:
             yield _make_flawed_row(location, flaw)
-        else:
-            for part, counts in lists.items():
-                counts.note(cells[layout.chosen[part]], location)
-            yield from _parse_row(cells, layout, location)
+            continue
+        num_rows += 1
+        for part, counts in lists.items():
+            counts.note(cells[layout.chosen[part]], location)
+        pairs = _parse_row(cells, layout, location)
+        if pairs[0].flaw:
+            flaws.note(pairs[0], num_rows)
+        yield from pairs
     for part, counts in lists.items():
         counts.check(part)
+    flaws.check(num_rows)
 
 
 class _WrittenLists:

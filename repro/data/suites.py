@@ -11,8 +11,8 @@ The rules for one collection, in this order:
    hash.
 
 All removals are counted. Users' own corpora have two different rules. With `several_answers`, an ambiguous query stays,
-and all its searched documents are relevant, unless one has a near-duplicate. Rule 4 does not apply: near-duplicates in
-the finished collection are only counted (`count_near_duplicates`).
+and all its searched documents are relevant. Without a threshold, rule 4 does not apply: near-duplicates in the finished
+collection are only counted (`count_near_duplicates`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SuiteRules:
         max_documents: Largest number of documents.
         max_queries: Largest number of queries.
         near_duplicate: Threshold of the Jaccard index. None keeps the queries of near-duplicates, since a corpus of form
-            letters would have no others.
+            letters would have no others. A threshold needs the form `keep_words`.
         several_answers: Keep queries of several documents.
         form: The normal form. Texts with the same form are equal.
     """
@@ -78,8 +78,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
     near_duplicates: set[str] = set()
     if rules.near_duplicate is not None:
-        texts = chosen if form is keep_words else [keep_words(key) for key in chosen]
-        near_duplicates = set(compress(chosen, has_near_duplicate(texts, rules.near_duplicate)))
+        near_duplicates = set(compress(chosen, has_near_duplicate(chosen, rules.near_duplicate)))
     # the ambiguous queries that are not asked yet
     shared = set(ambiguous) if rules.several_answers else set()
     queries: list[tuple[list[str], Row]] = []

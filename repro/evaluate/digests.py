@@ -11,13 +11,17 @@ from typing import Any
 from torch import Tensor
 
 from repro.data.tokens import load_whole_tokenizer
-from repro.model.contextual import Model
+from repro.model.biencoder import Biencoder
+from repro.model.contextual import ContextualModel, Model
 
 
 def compute_model_digest(model: Model) -> str:
     """Return twelve hex digits of the config, tokenizer and weights. The path of the tokenizer does not matter."""
-    tokenizer = load_whole_tokenizer(model.config.tokenizer).to_str()
-    return compute_weights_digest(asdict(model.config) | {"tokenizer": tokenizer}, model.state_dict())
+    config = asdict(model.config) | {"tokenizer": load_whole_tokenizer(model.config.tokenizer).to_str()}
+    # A subclass has another forward pass with the same config and weights.
+    if type(model) not in (Biencoder, ContextualModel):
+        config["class"] = type(model).__name__
+    return compute_weights_digest(config, model.state_dict())
 
 
 def compute_weights_digest(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:

@@ -32,6 +32,7 @@ from repro.evaluate.adaptation import (
     make_whitening_map,
 )
 from repro.interop.corpus import describe_column_choice, find_corpus
+from repro.interop.named_runs import find_named_run
 from repro.interop.opening import Progress, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import DOT, StockEncoder
@@ -59,8 +60,11 @@ def adapt_model(
         shrinkage: Shrinkage s of the covariance. Default: `DEFAULT_SHRINKAGE`.
     """
     folder = folder.resolve() if folder.is_symlink() else folder
-    # before the model is opened, which may train it
+    # both before the model is opened, which may train it
     find_corpus(corpus)
+    run = find_named_run(source)
+    if run is not None and run.architecture == "contextual":
+        raise ValueError(_explain_contextual(source, source))
     model = open_stock(source, progress)
     texts, num_collections = read_distinct_documents(corpus, progress)
     if shrinkage is None:
@@ -96,8 +100,8 @@ def adapt_model(
 
 UPDATE_NOTE = (
     "Embed queries and all documents with this folder; vectors of the unadapted model do not match.",
-    "If the corpus grows, run `adapt` again and map all documents again. Keep the vectors of the unadapted model: the "
-    "last two modules map them without encoding any text again.",
+    "If the corpus grows, run `adapt` again and map all documents again. Keep the vectors of the unadapted model, at unit "
+    "length unless its similarity is the dot product: the last two modules map them without encoding any text again.",
 )
 
 
@@ -149,11 +153,15 @@ def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
             )
         return stock
     if not isinstance(opened.model, Biencoder):
-        raise ValueError(
-            f"{opened.called} is a contextual model, which stock modules cannot hold: adapt a biencoder, or measure "
-            "what whitening adds with `repro evaluate --model {shlex.quote(source)} --suite SUITE --whiten own`"
-        )
+        raise ValueError(_explain_contextual(opened.called, source))
     return as_sentence_transformer(opened.model)
+
+
+def _explain_contextual(called: str, source: str) -> str:
+    return (
+        f"{called} is a contextual model, which stock modules cannot hold: adapt a biencoder, or measure what whitening "
+        f"adds with `repro evaluate --model {shlex.quote(source)} --suite SUITE --whiten own`"
+    )
 
 
 def fit_whitening_map(

@@ -134,8 +134,10 @@ def _describe_context(opened: Opened, library: str) -> str:
 
 
 def _describe_missing_context(opened: Opened, library: str) -> str:
-    if library == "official" or opened.ours.config.sequence_dropout == 0:
+    if opened.ours.config.sequence_dropout == 0:
         return "There is no vector without a context: a call without one raises an error."
+    if library == "official":
+        return "A call without a context raises an error. `set_context(None)` chooses the null context."
     return (
         "If no context is set, texts are embedded under the null context, with one warning. `set_context(None)` "
         "chooses the null context without a warning."

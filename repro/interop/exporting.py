@@ -38,7 +38,7 @@ OPENERS = {
 }
 """The import and the call that open a folder, by format. Contextual folders contain code that must be trusted."""
 INSTALL = {
-    "official": "this project (`pip install .` in a checkout); the authors' own code opens the folder, too",
+    "official": "this project (`pip install .` in a checkout)",
     "transformers": f'`pip install "transformers>=5.17" safetensors` (written with {version("transformers")})',
     "contextual": '`pip install "sentence-transformers>=6" "transformers>=5.17"` (written with '
     f"{version('sentence-transformers')} and {version('transformers')})",

@@ -36,7 +36,8 @@ STORED_CONTEXT = ("context_embeddings", "context_input_ids", "context_attention_
 
 
 def write_self_contained(model: Model, folder: Path) -> None:
-    """Write weights, configuration, tokenizer and code."""
+    """Write weights, configuration, tokenizer and code. Raises ValueError if the model cannot be saved."""
+    model.check_can_be_saved()
     kind: type[modeling_cde.CdePreTrainedModel] = modeling_cde.CdeModel
     if isinstance(model, Biencoder):
         kind = modeling_cde.CdeBiencoder

@@ -39,12 +39,17 @@ def make_cluster_batch_sampler(
 ) -> Callable[..., ClusterBatchSampler]:
     """Return a factory for `SentenceTransformerTrainingArguments(batch_sampler=…)`.
 
-    Row n of the trainer's dataset is pair n of the clusters. Training raises ValueError if their numbers differ.
+    Row n of the trainer's dataset is pair n of the clusters. Training raises ValueError if their numbers differ. The
+    trainer would also batch an `eval_dataset` with this sampler, by the clusters of the training pairs: evaluate with an
+    `evaluator` instead.
     """
 
     def build(dataset: Any, batch_size: int, seed: int = 0, **_: Any) -> ClusterBatchSampler:
         if len(dataset) != len(domain_codes_N):
-            raise ValueError(f"the trainer's dataset has {len(dataset)} rows, the clusters {len(domain_codes_N)}")
+            raise ValueError(
+                f"the trainer's dataset has {len(dataset)} rows, the clusters {len(domain_codes_N)}. If it is the "
+                "eval_dataset, give the trainer an `evaluator` instead"
+            )
         batches = BatchSampler(
             "cluster", domain_codes_N, batch_size=batch_size, seed=seed, clusters=clusters, packing=packing
         )

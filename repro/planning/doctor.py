@@ -115,7 +115,7 @@ def _verify_stages() -> Iterator[Finding]:
             # An old stage has no list of files.
             num_unverified += "files" not in content
             check_digests(folder, content.get("files", {}), get_building_folder(folder), deep=True)
-        except (ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, TypeError) as error:
             damaged[f"{folder.parent.name}/{folder.name}"] = str(error)
     intact = f"{len(folders) - len(damaged)} of {len(folders)} hold"
     yield Finding("stages", not damaged, f"{intact}; {num_unverified} were built before digests were stored")

@@ -212,7 +212,9 @@ def _estimate_costs(selection: Selection) -> Iterator[StageCost]:
 
 
 def _estimate_corpus(selection: Selection) -> StageCost:
-    corpus = Selection(replace(selection.run, num_pairs=None, sources=None))
+    whole = Selection(replace(selection.run, num_pairs=None, sources=None))
+    # of some corpora, only the number of selected pairs is known
+    corpus = whole if whole.num_pairs else selection
     source = SOURCES.get(selection.run.corpus)
     if source:
         num_bytes = source.size_gb * 1e9

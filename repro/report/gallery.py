@@ -76,7 +76,8 @@ def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]], scale: str
     code = hash_python_files((SOURCES / "figures",))
     content = json.dumps([settings, [dict(row) for row in rows], code], default=repr, sort_keys=True)
     if figure.draw is not None:
-        content += inspect.getsource(figure.draw)
+        # the whole module, because `draw` uses its helpers and constants
+        content += inspect.getsource(inspect.getmodule(figure.draw))
     content += describe_claim_seeds(figure, scale, rows)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 

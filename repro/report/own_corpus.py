@@ -49,11 +49,11 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
         return []
     best = max(trained, key=lambda system: system.mean)
     references = [system for system in systems if not system.is_trained]
+    references.sort(key=lambda system: -system.mean)
     better = [system for system in references if system.mean > best.mean]
     counts = f"{count_noun(len(best.values_Q), 'query', 'queries')} searched {format_searched(sizes)}"
     # All references that beat the model are compared with it, or only the best reference if none does.
-    compared = better or sorted(references, key=lambda system: -system.mean)[:1]
-    lines = [_format_verdict(best, system) for system in sorted(compared, key=lambda system: -system.mean)]
+    lines = [_format_verdict(best, system) for system in better or references[:1]]
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
     width = max(len(system.label) for system in systems)
     for system in sorted(systems, key=lambda system: -system.mean):

@@ -230,7 +230,11 @@ def register_fixed_encoder(folder: Path) -> Encoder:
 
 
 def _make_name(folder: Path, digest: str) -> str:
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-") or "encoder"
+    name = folder.name
+    # models--OWNER--NAME/snapshots/COMMIT in the cache of the hub
+    if folder.parent.name == "snapshots" and folder.parents[1].name.startswith("models--"):
+        name = folder.parents[1].name.rpartition("--")[2]
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or "encoder"
     return f"{slug[:60]}@{digest[:12]}"
 
 

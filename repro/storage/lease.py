@@ -124,12 +124,13 @@ class Lease:
                 # by descriptor, so that a heart-beat never touches the file of another owner
                 os.utime(self._descriptor)
                 last = time.monotonic()
-                if self.is_lost:
+                # a released lease may have its next owner already
+                if self.is_lost and not self._ended.is_set():
                     _exit_lost()
                 self.on_beat()
             except OSError:
                 # a network disk may fail for a moment; the next beat tries again
-                if time.monotonic() - last > self._timeout_seconds:
+                if time.monotonic() - last > self._timeout_seconds and not self._ended.is_set():
                     _exit_lost()
 
     def __enter__(self) -> Lease:

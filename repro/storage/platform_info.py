@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 RESIDENT_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 """The unit of `ru_maxrss`: bytes on macOS, KiB elsewhere."""
+MEMINFO = Path("/proc/meminfo")
+OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+MEMORY_V2 = ("memory.max", "memory.current", "inactive_file")
+MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+"""Files with the limit and the usage of a cgroup, and the label of its reclaimable page cache in `memory.stat`."""
 
 
 def count_usable_cores() -> int:
@@ -35,23 +41,38 @@ def reserve_space(descriptor: int, num_bytes: int) -> None:
 def measure_free_bytes() -> int | None:
     """Return the memory that this process can still allocate, or None if the system does not report it.
 
-    It is the available memory of the machine, or less if the cgroup has a limit.
+    It is the available memory of the machine, or less if a cgroup of the process has a limit, as in a container or a job
+    of Slurm.
     """
     candidates = []
-    available_kib = _read_number(Path("/proc/meminfo"), "MemAvailable:")
+    available_kib = _read_number(MEMINFO, "MemAvailable:")
     if available_kib is not None:
         candidates.append(available_kib * 1024)
-    cgroup = Path("/sys/fs/cgroup")
-    # cgroup v2, then v1
-    for limit_file, usage_file in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        limit = _read_number(cgroup / limit_file, "")
-        usage = _read_number(cgroup / usage_file, "")
+    for folder, (limit_file, usage_file, cache_label) in _iter_memory_cgroups():
+        limit = _read_number(folder / limit_file, "")
+        usage = _read_number(folder / usage_file, "")
         if limit is not None and usage is not None:
-            candidates.append(max(0, limit - usage))
+            cache = _read_number(folder / "memory.stat", f"{cache_label} ") or 0
+            candidates.append(max(0, limit - max(0, usage - cache)))
     return min(candidates, default=None)
+
+
+def _iter_memory_cgroups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    """Yield the folders of the memory cgroup of this process and of its parents, each with its files."""
+    try:
+        lines = OWN_CGROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            root, files = CGROUPS, MEMORY_V2
+        elif "memory" in controllers.split(","):
+            root, files = CGROUPS / "memory", MEMORY_V1
+        else:
+            continue
+        folder = root / path.lstrip("/")
+        yield from ((parent, files) for parent in (folder, *folder.parents) if parent.is_relative_to(root))
 
 
 def _read_number(path: Path, label: str) -> int | None:

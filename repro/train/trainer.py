@@ -313,9 +313,21 @@ def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], p
         return model
     # All processes take the same decision, because training the first phase needs all of them.
     if not any_process(read_checkpoint_step(folder) > 0, device()):
+        _check_first_warmup(inputs.first_phase)
         pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
         model.load_state_dict(pretrained.state_dict())
     return model
+
+
+def _check_first_warmup(inputs: Inputs) -> None:
+    """Raise ValueError if a first phase given in epochs is shorter than its warm-up, which no field of a run sets."""
+    try:
+        make_train_settings(inputs.run, len(build_sampler(inputs)))
+    except ValueError as error:
+        raise ValueError(
+            f"first phase on {inputs.run.corpus}: {error}. Its warm-up is that of the scale: give num_pretraining_steps, "
+            "which shortens it, or more num_pretraining_epochs"
+        ) from error
 
 
 def build_untrained(run: Run) -> Model:

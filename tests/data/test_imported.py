@@ -427,6 +427,7 @@ def test_pairs_next_to_collections_are_not_ignored(tmp_path: Path) -> None:
     """A folder with both is refused. The message has the option that trains on the pairs. Other tables are skipped."""
     exam = write_evaluation_set(tmp_path / "all" / "exam")
     (tmp_path / "all" / "scores.csv").write_text("model,ndcg\nminilm,0.5\n")
+    (tmp_path / "all" / "scores.jsonl").write_text('{"model": "minilm", "ndcg": 0.5}\n')
     assert import_source(tmp_path / "all", name="judged").only_evaluates
     (tmp_path / "all" / "scores.csv").unlink()
     write_rows(tmp_path / "all" / "x.jsonl", make_rows())

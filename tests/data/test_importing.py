@@ -95,6 +95,8 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "odd.csv", [{"frage": "a", "antwort": "b", "negative_1": "c", "negative_2": ""}])
     (pair,) = read_foreign_rows(source, Columns({"query": "frage", "document": "antwort"}))
     assert pair[:4] == ("a", "b", ("c",), "")
+    (pair,) = read_foreign_rows(source, Columns({"query": "frage", "document": "antwort", "negatives": "negative_1"}))
+    assert pair.negatives == ("c",), "a named column of negatives is the only one"
 
 
 def test_column_of_one_part_is_of_no_other(tmp_path: Path) -> None:
@@ -157,6 +159,9 @@ def test_mostly_malformed_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     source = write_rows(tmp_path / "x.jsonl", ROWS[:1] + malformed + ROWS[1:])
     assert import_file(tmp_path / "again", source).num_kept == 8
     assert_refused(tmp_path / "early", write_rows(source, malformed + ROWS), "4 of 4 rows are not pairs")
+    labelled = [{**row, "label": label} for row, label in zip(ROWS, "1?????01", strict=True)]
+    source = write_rows(tmp_path / "x.csv", labelled)
+    assert_refused(tmp_path / "table", source, "5 of 8 rows are not pairs; the first is line 5: the label is '\\?'")
 
 
 @pytest.mark.parametrize("column", ["query", "document"])

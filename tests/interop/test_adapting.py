@@ -24,6 +24,8 @@ from repro.interop.corpus import find_corpus
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
+from repro.spec.identity import run_id
+from repro.spec.registry import find_experiment
 from tests.commands import ignore, run_command
 from tests.data.files import write_rows
 from tests.interop.small import TEXTS, WORDS, make_model
@@ -293,8 +295,12 @@ def test_contextual_models_are_refused(tmp_path: Path) -> None:
     """Stock modules cannot hold a context."""
     export_sentence_transformers(make_model("contextual"), tmp_path / "plain")
     corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-    with pytest.raises(ValueError, match="contextual"):
+    with pytest.raises(ValueError, match=f"contextual.*--model {tmp_path / 'plain'} --suite"):
         adapt_model(str(tmp_path / "plain"), str(corpus), tmp_path / "out", progress=ignore)
+    runs = find_experiment("table1").runs("smoke")
+    untrained = next(run_id(run) for run in runs if run.architecture == "contextual")
+    with pytest.raises(ValueError, match=f"contextual.*--model {untrained} --suite"):
+        adapt_model(untrained, str(corpus), tmp_path / "out", progress=lambda line: pytest.fail(f"not refused: {line}"))
 
 
 def test_narrow_exports_are_adapted(tmp_path: Path) -> None:

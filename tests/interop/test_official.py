@@ -22,11 +22,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from repro.evaluate.digests import compute_model_digest
 from repro.interop.exporting import export_model
 from repro.interop.official.config import read_official_config, write_official_config
 from repro.interop.official.folder import export_official, is_official, load_official
 from repro.interop.official.keys import make_key_table
 from repro.interop.opening import open_model
+from repro.interop.self_contained import write_self_contained
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model, load_model
@@ -239,8 +242,13 @@ def test_config_defaults_are_the_documented_ones() -> None:
 
 def test_twin_is_not_saved_as_ours(tmp_path: Path) -> None:
     model, _ = write_and_load(tmp_path / "a", forward="h1")
-    with pytest.raises(ValueError, match="h1"):
-        model.save_pretrained(tmp_path / "b")
+    for save in (ContextualModel.save_pretrained, export_official, write_self_contained, export_sentence_transformers):
+        with pytest.raises(ValueError, match="h1"):
+            save(model, tmp_path / "b")
+        assert not any(path.is_file() for path in (tmp_path / "b").rglob("*"))
+    same_weights, _ = write_and_load(tmp_path / "c", forward="t1")
+    assert same_weights.config == model.config
+    assert compute_model_digest(same_weights) != compute_model_digest(model), "they compute other vectors"
 
 
 def test_checkpoint_saved_as_ours_is_equal(tmp_path: Path) -> None:

@@ -110,6 +110,15 @@ def test_speed_counts_second_forward() -> None:
     assert speeds[1] == pytest.approx(speeds[0] * 4 / 3)
 
 
+def test_speed_counts_steps_done() -> None:
+    """A training that ended early did fewer operations in its seconds than its steps say."""
+    whole, ended_early = make_record(PLAIN, 10.0), make_record(PLAIN, 10.0)
+    assert PLAIN.num_steps is not None
+    ended_early.provenance["training"]["num_steps"] = PLAIN.num_steps // 2
+    speeds = [RecordedCosts([record], "cpu").get_speed(PLAIN).flops_per_second for record in (whole, ended_early)]
+    assert speeds[1] == pytest.approx(speeds[0] * (PLAIN.num_steps // 2) / PLAIN.num_steps)
+
+
 def test_context_costs_tokens_and_first_stage() -> None:
     plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
     assert contextual > plain * (1 + PLAIN.num_contexts / (cost.TEXT_SHARE * PLAIN.max_tokens))

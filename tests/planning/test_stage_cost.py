@@ -88,6 +88,9 @@ def test_unknown_size_is_a_dash(tmp_path: Path) -> None:
     seconds = plan.as_dict()["seconds"]
     assert seconds[run_id(by_epochs)] is None and seconds[run_id(base("small"))] > 0
     assert not any("bge-full-data" in cost.pairs for cost in plan.stage_costs)
+    selected = make_plan([base("small", corpus="bge-full-data", num_pairs=1_000_000)], [tmp_path])
+    [corpus] = [cost for cost in selected.stage_costs if cost.name == "corpus"]
+    assert corpus.disk_bytes == pytest.approx(15e9), "only the number of selected pairs is known"
 
 
 def test_imported_corpus_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,8 +220,10 @@ Summarise = Callable[..., list[str]]
 def summarise(monkeypatch: pytest.MonkeyPatch) -> Summarise:
     """Return a function that summarises three systems, which score around these levels."""
 
-    def summarise(ours: float, bm25: float, minilm: float, loss: float = 0.5, **provenance: Any) -> list[str]:
-        run = base("smoke", num_steps=12)
+    def summarise(
+        ours: float, bm25: float, minilm: float, loss: float = 0.5, start: str = "words", **provenance: Any
+    ) -> list[str]:
+        run = base("smoke", num_steps=12, start=start)
         records = [
             make_record(run, ours, loss, **provenance),
             make_record(replace(run, architecture="bm25"), bm25),
@@ -315,3 +317,5 @@ def test_hints_follow_loss(summarise: Summarise) -> None:
     assert "num_steps" not in overfitted and "step 6" in overfitted
     assert "hint" not in "".join(summarise(0.7, 0.5, 0.6, loss=1.2))
     assert "repro data plan" in learned, "a pretrained start needs another learning rate too"
+    pretrained = "".join(summarise(0.5, 0.6, 0.7, start="minilm"))
+    assert "search with off-the-shelf MiniLM until" in pretrained, "the best reference is recommended"

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from repro.cli.common import EXIT_NOT_RUN
-from repro.storage import arrays
+from repro.storage import arrays, platform_info
 from repro.storage.arrays import allocate_array, map_to_fill
 from repro.storage.paths import CHECKOUT, check_home, get_data_folder, get_home
-from repro.storage.platform_info import count_usable_cores, measure_peak_bytes
+from repro.storage.platform_info import count_usable_cores, measure_free_bytes, measure_peak_bytes
 from repro.train.loop import measure_memory_bytes
 from tests.commands import get_exit_code
 
@@ -122,3 +122,32 @@ def test_peak_memory_is_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted <= measure_peak_bytes() < 2 * counted
     assert counted <= measure_peak_bytes(with_children=True)
     assert measure_memory_bytes(torch.device("cpu")) < 2 * counted
+
+
+@pytest.mark.parametrize(
+    ("listing", "files"),
+    [
+        ("0::/slurm/job_7/step_0\n", ("", "memory.max", "memory.current", "inactive_file")),
+        (
+            "3:cpu,cpuacct:/\n5:memory:/slurm/job_7/step_0\n0::/\n",
+            ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+    ids=["v2", "v1"],
+)
+def test_limit_of_a_job_bounds_free_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, files: tuple[str, ...]
+) -> None:
+    """A job's limit is set above the group of its process. Its page cache can be reclaimed."""
+    root, limit, usage, cache = files
+    job = tmp_path / "groups" / root / "slurm" / "job_7"
+    (job / "step_0").mkdir(parents=True)
+    (job / "step_0" / limit).write_text("max\n")
+    for name, content in ((limit, "8000\n"), (usage, "5000\n"), ("memory.stat", f"anon 1000\n{cache} 3000\n")):
+        (job / name).write_text(content)
+    (tmp_path / "own").write_text(listing)
+    monkeypatch.setattr(platform_info, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(platform_info, "CGROUPS", tmp_path / "groups")
+    assert measure_free_bytes() == 8000 - (5000 - 3000)
+    (job / limit).write_text("max\n")
+    assert (measure_free_bytes() or 0) > 2**20, "without a limit, the memory of the machine"

@@ -26,7 +26,7 @@ from repro.data.filters import EvaluatedTexts, SeenKeys, drop_evaluated_negative
 from repro.data.pairs import Pairs, Row, Side
 from repro.data.paper.quirks import Quirks
 from repro.data.suites import SuiteRules, build_collection
-from repro.data.wording import keep_words, normalize_loosely, normalize_text
+from repro.data.wording import normalize_loosely, normalize_text
 from repro.storage.arrays import iter_blocks
 from repro.text import count_noun
 
@@ -217,7 +217,7 @@ def training_rows(
     collections: Sequence[Retrieval],
     domains: Sequence[str],
     counts: Counter[str],
-    form: Callable[[str], str] = keep_words,
+    form: Callable[[str], str] = normalize_loosely,
     answers: Sequence[Retrieval] = (),
     *,
     keeps_answers: bool = False,

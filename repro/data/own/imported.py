@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,9 @@ from repro.data.own.importing import (
     write_documents,
 )
 from repro.data.pairs import Side, read_pairs, write_pairs
+from repro.data.paper.benchmarks import SUITES
 from repro.data.paper.quirks import Quirks
-from repro.data.readers import get_domain_name, read_foreign_rows
+from repro.data.readers import ROWS_PER_READ, get_domain_name, read_foreign_rows
 from repro.data.wording import normalize_loosely
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, read_json
@@ -177,7 +179,7 @@ def _check_no_pairs(source: Path, collection: Path) -> None:
 def _holds_pairs(path: Path) -> bool:
     """Return whether a file has columns of queries and documents. Other tables lie next to collections, too."""
     try:
-        return next(read_foreign_rows(path), None) is not None
+        return any(not row.flaw for row in islice(read_foreign_rows(path), ROWS_PER_READ))
     except ValueError:
         return False
 
@@ -343,7 +345,9 @@ def _copy_given(corpus: ImportedCorpus, suite: Path) -> None:
 
 
 def check_trainable(name: str) -> None:
-    """Raise ValueError for an imported evaluation set, which has no training pairs. Other names are valid."""
+    """Raise ValueError for an evaluation set of the paper or of an import, which has no training pairs."""
+    if name in SUITES:
+        raise ValueError(f"{name!r} is an evaluation set without training pairs: use it as suite={name}")
     if is_imported(name) and (corpus := find_imported(name)).only_evaluates:
         raise ValueError(
             f"{corpus.name!r} is an evaluation set without training pairs: use it with `repro evaluate --model M "

@@ -67,8 +67,8 @@ class MtebModel(AbsEncoder):
         Args:
             model: A biencoder or a contextual model.
             name: Its name in mteb's results.
-            context: "own" (drawn from the searched corpus, as in the paper), "fixed" (`fixed_context` for every task),
-                "null", or "none" (biencoders).
+            context: "own" (drawn from the searched corpus, as in the paper), "fixed" (from `fixed_context`, of
+                which each task draws its own sample if there are too many), "null", or "none" (biencoders).
             context_seed: Seed of the draw.
             fixed_context: Documents for "fixed", for example of an unrelated corpus.
             revision: Default: the digest of the weights.

@@ -83,6 +83,7 @@ def export_official(model: ContextualModel, folder: str | Path) -> None:
     Raises:
         ValueError: if the format cannot hold this model.
     """
+    model.check_can_be_saved()
     values = write_official_config(model.config)
     if _find_tokenizer(Path(folder), values) != model.config.tokenizer:
         write_tokenizer(model.config.tokenizer, Path(folder))

@@ -11,7 +11,6 @@ Shapes: N texts, S tokens, C contexts, P soft prompts, L = C + P + S, D hidden s
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -79,7 +78,7 @@ class HeadAxisBackbone(Backbone):
 
 
 class HeadAxisModel(ContextualModel):
-    """A contextual model with such backbones. It cannot be saved, because our format implies another forward pass."""
+    """A contextual model with such backbones. It cannot be saved, because our formats imply another forward pass."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -90,6 +89,6 @@ class HeadAxisModel(ContextualModel):
         for stage, name in stages:
             setattr(stage, name, HeadAxisBackbone(getattr(stage, name).model, config.backbone))
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Raise ValueError, since our format would load these weights with another forward pass."""
-        raise ValueError(f"forward='h1' is for comparison only and is not saved to {folder}: load the weights as 't1'")
+    def check_can_be_saved(self) -> None:
+        """Raise ValueError, since every format would load these weights with another forward pass."""
+        raise ValueError("forward='h1' is for comparison only and cannot be saved: load the weights as 't1'")

@@ -104,7 +104,7 @@ def get_model_key(source: str, run: Run | None) -> str | None:
     if local_folder is not None:
         from repro.pipeline.encoders import get_files_in_key
 
-        return get_files_in_key(str(local_folder))["files"]
+        return get_files_in_key(str(local_folder.resolve()))["files"]
     from repro.pipeline.encoders import find_commit
 
     return find_commit(source).get("commit", source)
