@@ -257,7 +257,8 @@ def _get_stage_gres(profile: Profile) -> str | None:
 
     None if it needs no GPU or no single type is named.
     """
-    typed = re.fullmatch(r"(gpu:[^:,()]+):\d+", profile.gres)
+    # "gpu:a100:8", or "gpu:a100" for one. "gpu:8" has no type.
+    typed = re.fullmatch(r"(gpu:(?!\d+$)[^:,()]+)(:\d+)?", profile.gres)
     return f"{typed[1]}:{profile.stage_gpus}" if typed and profile.stage_gpus else None
 
 

@@ -101,6 +101,11 @@ def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list
     return slots
 
 
+def make_local_slots(profile: Profile) -> list[Slot]:
+    """Divide this machine into slots, as in `make_slots`."""
+    return make_slots(profile, gpus=list_visible_gpus(), num_cores=count_usable_cores())
+
+
 def advise_on_shared_gpus(slots: Sequence[Slot]) -> str:
     """Return how to make slots on the same GPU faster. Empty if none share one, or if CUDA's MPS already runs."""
     gpus = [gpu for slot in slots for gpu in slot.gpus]
@@ -363,9 +368,8 @@ def _describe_exit(status: int) -> str:
     return descriptions.get(status, f"its process ended with status {status}")
 
 
-def run_locally(tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> dict[str, str]:
+def run_locally(tasks: Sequence[Task], slots: list[Slot], *, sweep: str, progress: Progress) -> dict[str, str]:
     """Run these jobs on this machine and return the outcome of each item."""
-    slots = make_slots(profile, gpus=list_visible_gpus(), num_cores=count_usable_cores())
     folder = get_sweeps_folder() / sweep
     queue = LocalQueue(sort_longest_first(tasks), slots, folder, progress)
     queue_folder = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"

@@ -29,7 +29,6 @@ class Profile:
 
     name: str
     on: str = "slurm"  # local (a queue on this machine) or slurm
-    description: str = ""
     # options for sbatch
     partition: str = ""
     account: str = ""

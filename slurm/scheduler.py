@@ -55,9 +55,9 @@ def run_command(*command: str) -> str | None:
 
 
 def get_max_array_size() -> int | None:
-    """Return the maximum number of tasks per job array, or None if Slurm does not report it."""
+    """Return the maximum number of tasks per job array (1 without arrays), or None if Slurm does not report it."""
     match = re.search(r"MaxArraySize\s*=\s*(\d+)", run_command("scontrol", "show", "config") or "")
-    return int(match.group(1)) if match else None
+    return max(1, int(match.group(1))) if match else None
 
 
 def fetch_queue() -> Mapping[str, Queued] | None:

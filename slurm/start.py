@@ -21,7 +21,7 @@ from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
 from slurm.batches import order_batches
-from slurm.local import run_locally
+from slurm.local import make_local_slots, run_locally
 from slurm.profiles import Profile
 from slurm.scheduler import Verdict, get_max_array_size, try_script
 from slurm.scheduler import cancel as scancel
@@ -59,16 +59,20 @@ def start(
         check_available(to_start)
         check_encoders(to_start)
         outcomes = dict.fromkeys(skipped, LEFT_OUT)
+        if not tasks:
+            return outcomes
+        max_array_size = _read_max_array_size() if profile.on == "slurm" else 0
+        slots = [] if profile.on == "slurm" else make_local_slots(profile)
         # Only after all checks: a refused launch must keep the reason why a run failed.
         if options.retry:
             for task in tasks:
                 last = task.item.read()
                 if task.item.is_cancelled or (last is not None and last.state in ("failed", "cancelled")):
                     task.item.reset()
-        if profile.on == "slurm" and tasks:
-            return outcomes | _start_on_slurm(tasks, profile, sweep, progress)
+        if profile.on == "slurm":
+            return outcomes | _start_on_slurm(tasks, profile, sweep, max_array_size, progress)
     # The local queue runs for hours, so it starts after the lock is released.
-    return outcomes | (run_locally(tasks, profile, sweep=sweep, progress=progress) if tasks else {})
+    return outcomes | run_locally(tasks, slots, sweep=sweep, progress=progress)
 
 
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions) -> Iterator[tuple[str, str]]:
@@ -107,14 +111,20 @@ def check_site(
         yield name, try_script(script)
 
 
-def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: Progress) -> dict[str, str]:
-    from slurm.launch import Launch
-
+def _read_max_array_size() -> int:
     size = get_max_array_size()
     if size is None:
         raise ValueError(
             "Slurm does not respond here (scontrol show config); launch on a login node, or without --profile for this machine"
         )
+    return size
+
+
+def _start_on_slurm(
+    tasks: list[Task], profile: Profile, sweep: str, max_array_size: int, progress: Progress
+) -> dict[str, str]:
+    from slurm.launch import Launch
+
     # Read under the lock, so that jobs which another launcher has just submitted are seen.
     snapshot = Snapshot()
     live_jobs = snapshot.map_slurm_jobs()
@@ -125,7 +135,9 @@ def _start_on_slurm(tasks: list[Task], profile: Profile, sweep: str, progress: P
         if task.item.kind == "run" or not live_jobs.keys() & {task.name, find_parent_stage(task.name)}
     ]
     batches = order_batches(
-        add_run_dependencies(new_tasks, queued_owners), max_array_size=size, num_at_once=profile.num_at_once or size
+        add_run_dependencies(new_tasks, queued_owners),
+        max_array_size=max_array_size,
+        num_at_once=profile.num_at_once or max_array_size,
     )
     launch = Launch(profile, sweep, job_ids=live_jobs)
     launch.submit(batches, progress)
@@ -170,8 +182,14 @@ def _select_tasks(
     }
     # The clustering or the training of these would be refused, possibly after days of embedding.
     skipped |= {run_id(run): reason for run, reason in find_oversized(missing).items()}
+    tasks = build_tasks([run for run in missing if run_id(run) not in skipped], profile, code=code)
+    if not options.retry:
+        skipped |= _find_blocked(tasks)
     # The limit counts runs that can start, so it is applied last.
-    chosen = [run for run in missing if run_id(run) not in skipped][: options.limit]
+    chosen = [run for run in missing if run_id(run) not in skipped]
+    if options.limit is not None and len(chosen) > options.limit:
+        chosen = chosen[: options.limit]
+        tasks = build_tasks(chosen, profile, code=code)
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
     stopped_ids: list[str] = []
     if not options.retry:
@@ -185,9 +203,6 @@ def _select_tasks(
             f"{count_noun(len(waiting), 'run')} of an earlier launch may still be in Slurm's queue, which does not respond "
             "here: launch where it responds, or give them up with `repro cancel` and use --retry"
         )
-    tasks = build_tasks(chosen, profile, code=code)
-    if not options.retry:
-        skipped |= _find_blocked(tasks)
     for reason in skipped.values():
         progress(f"skipped: {reason}")
     return [task for task in tasks if task.name not in skipped], [*skipped, *stopped_ids]

@@ -136,11 +136,12 @@ class Snapshot:
                 description = self._describe_unstarted(item.name) or description
             return self._describe_waiting(item, description, locations)
         if last.state in ("failed", "cancelled"):
-            return RunStatus(item.name, last.state, last.reason, **locations)
+            return _make_failed(item.name, last.state, last.reason, locations)
         return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, description), **locations)
 
     def _describe_waiting(self, item: WorkItem, description: str, locations: dict[str, Any]) -> RunStatus:
-        if locations["live_on"]:
+        # Slurm's reason says more than the stages, which may be queued again.
+        if locations["live_on"] == "slurm":
             return RunStatus(item.name, "queued", description, **locations)
         for stage in self.list_dependencies(item.name):
             # another process may have built a stage after its job failed
@@ -153,10 +154,10 @@ class Snapshot:
                     description = f"stage {stage}: {unstarted}"
             elif last.state in ("failed", "cancelled"):
                 reason = f"stage {stage} {last.state}: {last.reason}; {last.log}"
-                return RunStatus(item.name, "failed", reason, **locations)
-            elif last.state != "done":
+                return _make_failed(item.name, "failed", reason, locations)
+            elif last.state != "done" and not locations["live_on"]:
                 description = f"stage {stage} was last {last.state}: {last.reason}; {last.log}; {description}"
-        return RunStatus(item.name, "missing", description, **locations)
+        return RunStatus(item.name, "queued" if locations["live_on"] else "missing", description, **locations)
 
     def _describe_unstarted(self, name: str) -> str:
         """Describe a job that has left Slurm's queue with a log but without ever reporting a start."""
@@ -203,11 +204,11 @@ class Snapshot:
         live = [name for name in self.latest if self.find_live_job(name)[0] == "slurm"]
         return {name: self.latest[name].jobs[name]["job_id"] for name in live}
 
-    def list_unbuilt_stages(self, runs: Iterable[Run]) -> dict[str, str]:
-        """Return every unbuilt stage that launched runs wait for, with its status."""
+    def list_unbuilt_stages(self, statuses: Iterable[RunStatus]) -> dict[str, str]:
+        """Return every unbuilt stage that launched runs without a record wait for, with its status."""
         unbuilt: dict[str, str] = {}
-        for run in runs:
-            for name in self.list_dependencies(get_run_item(run).name):
+        for status in statuses:
+            for name in () if status.state == "recorded" else self.list_dependencies(status.id):
                 # Shards are described with their stage.
                 if name not in unbuilt and not find_parent_stage(name) and not _is_built(name):
                     unbuilt[name] = self._describe_stage(name)
@@ -242,6 +243,13 @@ class Snapshot:
             reported = ("job_id", "host", "log", "script", "num_interruptions")
             locations |= {name: getattr(last, name) for name in reported}
         return locations
+
+
+def _make_failed(name: str, state: str, reason: str, locations: Mapping[str, Any]) -> RunStatus:
+    """Return the status of a failed or cancelled run. A local queue does not start it again, even if it is still alive."""
+    if locations["live_on"] == "local":
+        locations = {**locations, "live_on": ""}
+    return RunStatus(name, state, reason, **locations)
 
 
 def _is_built(name: str) -> bool:
@@ -313,7 +321,7 @@ def explain_run(run: Run) -> dict[str, Any]:
         "traceback": last.trace if last else "",
         "last_lines": _read_tail(Path(status.log))[-15:] if status.log else [],
         "scheduler": fetch_job_outcome(status.job_id) if status.job_id else None,
-        "stages": [f"{name}: {description}" for name, description in snapshot.list_unbuilt_stages([run]).items()],
+        "stages": [f"{name}: {description}" for name, description in snapshot.list_unbuilt_stages([status]).items()],
         "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in list_owners(item.lease_folder)],
         "sweeps": sorted({submission.sweep for submission in snapshot.submissions if item.name in submission.jobs}),
         "folder": str(item.folder),

@@ -53,7 +53,9 @@ def _read_statuses(runs: Sequence[Run]) -> tuple[dict[Run, RunStatus], list[str]
     snapshot = Snapshot()
     unique = list(dict.fromkeys(runs))
     statuses = dict(zip(unique, snapshot.get_statuses(unique), strict=True))
-    notes = [f"stage {name}: {description}" for name, description in snapshot.list_unbuilt_stages(unique).items()]
+    notes = [
+        f"stage {name}: {description}" for name, description in snapshot.list_unbuilt_stages(statuses.values()).items()
+    ]
     num_untouched = sum(map(_is_untouched, statuses.values()))
     if num_untouched:
         notes.append(f"{num_untouched} never launched: `repro plan` lists them")

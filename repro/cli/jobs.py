@@ -56,7 +56,10 @@ def launch(
         bool, typer.Option("--allow-dirty", help="allow uncommitted changes at scales small and large")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the exact sbatch scripts for Slurm, submit nothing")
+        bool,
+        typer.Option(
+            "--dry-run", help="print the exact sbatch scripts for Slurm as if nothing were queued, submit nothing"
+        ),
     ] = False,
     check_site: Annotated[
         bool, typer.Option("--check-site", help="check whether Slurm would accept each script, submit nothing")
@@ -82,7 +85,7 @@ def launch(
         print_progress(f"caution: {warning}")
     outcomes = launches.start(runs, job_profile, sweep=sweep, options=options, progress=print_line)
     if job_profile.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:
-        print_line(_format_status_hint(what, scale, seed, all_seeds or unpublished))
+        print_line(_format_status_hint(what, scale, seed, all_seeds or (unpublished and not seed)))
     if launches.LEFT_OUT in outcomes.values() or (job_profile.on == "local" and set(outcomes.values()) - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
 

@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -176,7 +177,7 @@ def plan(
     job_profile = load_profile(profile)
     gpus = list_visible_gpus() if job_profile.on == "local" else []
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
-    if unpublished and not runs:
+    if unpublished and not runs and not as_json:
         return print_line(ALL_PUBLISHED)
     made_plan = make_plan(
         runs,
@@ -270,8 +271,11 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
     from repro.storage.paths import is_imported
 
     for name in filter(is_imported, names):
-        report = make_corpus_stage(name).path / "report.json"
-        sizes = read_suite_sizes(json_object(report)) if report.is_file() else {}
+        sizes: Mapping[str, Mapping[str, int]] = {}
+        # Without the corpus, or after another import of its name, records still have scores.
+        with suppress(ValueError):
+            report = make_corpus_stage(name).path / "report.json"
+            sizes = read_suite_sizes(json_object(report)) if report.is_file() else {}
         corpus_runs = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
         for line in format_own_corpus_lines(corpus_runs, sizes):
             print_line(line)

@@ -41,7 +41,7 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
 
     Args:
         runs: Runs of one suite.
-        sizes: `num_documents` and `num_queries` of each collection of the suite.
+        sizes: `num_documents` and `num_queries` of each collection of the suite, or empty if they are unknown.
     """
     systems = _load_systems(find_records(runs))
     trained = [system for system in systems if system.is_trained]
@@ -51,7 +51,9 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
     references = [system for system in systems if not system.is_trained]
     references.sort(key=lambda system: -system.mean)
     better = [system for system in references if system.mean > best.mean]
-    counts = f"{count_noun(len(best.values_Q), 'query', 'queries')} searched {format_searched(sizes)}"
+    counts = count_noun(len(best.values_Q), "query", "queries")
+    if sizes:
+        counts += f" searched {format_searched(sizes)}"
     # All references that beat the model are compared with it, or only the best reference if none does.
     lines = [_format_verdict(best, system) for system in better or references[:1]]
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")

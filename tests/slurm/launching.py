@@ -19,10 +19,10 @@ from slurm.sweep import read_submissions
 from tests.slurm.stand_in import read_trace
 
 
-def launch_runs(*runs: Run, profile: Profile, retry: bool = False) -> list[str]:
+def launch_runs(*runs: Run, profile: Profile, retry: bool = False, limit: int | None = None) -> list[str]:
     """Launch in this process, and return the lines of progress."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry), progress=lines.append)
+    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry, limit=limit), progress=lines.append)
     return lines
 
 

@@ -89,8 +89,25 @@ def test_failed_run_waits_for_retry() -> None:
     assert get_states(RUNS[0]) == ["recorded"]
     set_flag("mended")
     assert launch(bad) == ["1 run requested, 0 to start, 1 failed or cancelled (--retry restarts them)"]
+    with pytest.raises(ValueError, match="gives each run 4 GPUs"):
+        launch_runs(bad, profile=replace(HERE, gpus_per_run=4), retry=True)
+    assert get_states(bad) == ["failed"], "a refused launch keeps the reason"
     launch(bad, retry=True)
     assert get_states(bad) == ["recorded"]
+
+
+def test_failed_run_of_a_live_queue_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the queue executes other runs, a failed one is neither waiting nor cancelled."""
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.2")
+    bad = replace(RUNS[0], seed=13)
+    blocked = replace(RUNS[1], sampler="cluster", cluster_size=8)
+    set_flag("break-clusters")
+    process = start_launcher((bad, blocked, LONG[0]))
+    wait_until(lambda: get_states(bad, blocked, LONG[0]) == ["failed", "failed", "running"])
+    assert [status.live_on for status in get_statuses([bad, blocked])] == ["", ""]
+    assert [status.id for status in cancel((bad, blocked, LONG[0]))] == [run_id(LONG[0])]
+    process.communicate(timeout=200)
+    assert get_states(bad, blocked, LONG[0]) == ["failed", "failed", "cancelled"]
 
 
 def test_failed_stage_fails_its_runs() -> None:
@@ -103,6 +120,9 @@ def test_failed_stage_fails_its_runs() -> None:
     clear_flag("break-clusters")
     launch(run)
     assert read_trace().count("build clusters") == 1
+    lines = launch_runs(run, RUNS[2], profile=HERE, limit=1)
+    assert lines[0].startswith("2 runs requested, 1 to start"), "the limit counts runs that can start"
+    assert get_states(RUNS[2]) == ["recorded"]
     launch(run, retry=True)
     assert get_states(run) == ["recorded"]
 
