@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from repro.pipeline.corpora import check_available
@@ -237,7 +237,9 @@ def cancel(runs: Sequence[Run]) -> list[RunStatus]:
         owner = get_live_owner(get_run_item(run).lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
         if owner and owner.is_here and not owner.note.get("job_id"):
-            os.kill(owner.pid, signal.SIGTERM)
+            # It may have just ended. A process of another user sees the mark at its next heart-beat.
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(owner.pid, signal.SIGTERM)
     on_slurm = [status for _, status in active if status.live_on == "slurm"]
     scancel([status.job_id for status in on_slurm if status.job_id] + _list_orphaned_stages(on_slurm, snapshot))
     return [status for _, status in active]

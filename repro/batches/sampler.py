@@ -122,8 +122,9 @@ def _choose_order(
         raise ValueError(f"unknown sampler {kind!r}; choose one of {list(KINDS)}")
     if (kind == "cluster") != (clusters is not None):
         raise ValueError(f"sampler {kind!r} {'needs' if kind == 'cluster' else 'takes no'} clusters")
-    if clusters is None:
+    if kind in ("random", "domain"):
         return shuffle_rows
+    assert clusters is not None, "they are checked above"
     if len(clusters.assignment_N) != len(domain_codes_N):
         raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
     # Clusters of other data with as many pairs would index without an error and mix domains silently.

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from repro.cli.common import AsJson, print_json, print_line, print_progress
+from repro.stopping import Stopped
 from repro.text import shorten
 
 if TYPE_CHECKING:
@@ -221,6 +222,8 @@ def _plan_or_undo(
     except BrokenPipeError:
         # the reader of stdout is gone, but the import is complete
         raise
+    except Stopped as stopped:
+        raise stopped.add_advice(f"the import is complete, continue with `repro data plan {corpus.name}`") from stopped
     except BaseException:
         rmtree(corpus.folder)
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -357,7 +357,17 @@ def _show_grid(runs: list[Run], name: str, pivot: tuple[str, str] | None, format
     if by_fields.scores:
         from repro.cli.figures import render_pivot
 
-        print_progress(f"picture: {render_pivot(by_fields, grid=name)}, with its data as .csv")
+        if path := _draw_if_writable(partial(render_pivot, grid=name), by_fields):
+            print_progress(f"picture: {path}, with its data as .csv")
+
+
+def _draw_if_writable(render: Callable[..., Path | None], *arguments: Any) -> Path | None:
+    """Return the path of a picture, or None after a line if it cannot be written, as in a read-only REPRO_HOME."""
+    try:
+        return render(*arguments)
+    except OSError as error:
+        print_progress(f"no picture: {error}")
+        return None
 
 
 def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) -> None:
@@ -393,8 +403,8 @@ def report(
         # a page embeds the vector file, and drawing the png too would double the time
         partial(render, with_png=False),
         sections,
-        render_forest=render_forest,
-        render_gains=render_gains,
+        render_forest=partial(_draw_if_writable, render_forest),
+        render_gains=partial(_draw_if_writable, render_gains),
     )
     print_line(f"written: {page}")
 

@@ -12,7 +12,7 @@ from repro.data.beir import find_collections
 from repro.interop.named_runs import find_named_run
 from repro.spec import MTEB_SUITES, TRAINED, base
 from repro.spec.validation import widths_in
-from repro.storage.paths import check_home
+from repro.storage.paths import check_home, is_imported
 from repro.text import shorten
 
 if TYPE_CHECKING:
@@ -66,8 +66,11 @@ def check_suite(source: str) -> None:
 
         make_searched_stage(base("smoke", suite=source))
     elif not (folder / "suite.json").is_file() and not find_collections(folder):
+        hint = ""
+        if "/" not in source and is_imported(source):
+            hint = ". To name the imported corpus, change to another working directory or rename the folder"
         raise ValueError(
-            f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and none of its folders is one"
+            f"{folder} holds no suite.json, is no BEIR folder (corpus.jsonl), and none of its folders is one{hint}"
         )
 
 

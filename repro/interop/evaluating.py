@@ -184,7 +184,6 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     # The code is identified before hours of scoring, during which the checkout may change.
     provenance = get_code_identity() | {
         "versions": list_versions(),
-        "machine": describe_machine(),
         "asked": asdict(request),
     }
     # What can be refused without opening a model is refused first.
@@ -214,6 +213,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         metrics=first.evaluation.metrics,
         provenance=provenance
         | {
+            "machine": first.machine or describe_machine(device_type="cpu"),
             "model": first.metadata,
             "beside": [system.metadata | system.list_sources() for system in others],
             "cut": first.cut,
@@ -240,6 +240,7 @@ class Scored:
     evaluation: Evaluation
     cut: dict[str, float | None] = field(default_factory=dict)
     unknown: dict[str, float | None] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)  # that encoded the texts, empty for BM25
 
     def list_sources(self) -> dict[str, Any]:
         """Return the provenance of its contexts and its whitening, if it has any."""
@@ -424,6 +425,11 @@ class _Evaluator:
             # rounding on a GPU differs and may change the order of close documents
             "device": str(opened.model.device),
         }
+        machine = describe_machine(
+            narrow=getattr(opened.model, "is_narrow", False), device_type=opened.model.device.type
+        )
+        if machine["dtype"] != "float32":
+            key["dtype"] = machine["dtype"]
         if whitened:
             # earlier results were whitened by all documents, including repeated ones
             key |= {"shrinkage": shrinkage, "moments": "distinct documents"}
@@ -431,7 +437,7 @@ class _Evaluator:
             source, opened.called, key, len(contexts), takes_contexts=bool(opened.num_contexts)
         )
         evaluation = evaluate_setting(opened.model, self.suite, setting, outputs, self.collections)
-        scored = Scored(metadata, evaluation)
+        scored = Scored(metadata, evaluation, machine=machine)
         for name, collection in self.collections.items():
             scored.cut[name], scored.unknown[name] = estimate_unread_shares(opened.model, collection)
         return scored

@@ -93,6 +93,7 @@ class Planned:
     texts: TextsRead | None = None
     was_edited: bool = False  # an edited file of runs existed, and was not overwritten
     seconds: tuple[float | None, ...] = ()  # estimate per run, None if it is unknown
+    domain_sizes: tuple[int, ...] = ()  # number of training pairs of each domain
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -102,7 +103,13 @@ class Planned:
 
     def lines(self) -> list[str]:
         """Return it as lines for a reader."""
-        return [*self._describe_audit(), *self._describe_evaluation(), self._format_sum(), *self._describe_runs()]
+        return [
+            *self._describe_audit(),
+            *self._describe_evaluation(),
+            self._format_sum(),
+            *self._list_unused(),
+            *self._describe_runs(),
+        ]
 
     def _describe_audit(self) -> list[str]:
         audit = self.corpus.found
@@ -198,6 +205,19 @@ class Planned:
             f"{audit.num_read - audit.num_kept} dropped",
         ]
         return f"{count_noun(audit.num_read, 'pair')} given = {' + '.join(parts)}"
+
+    def _list_unused(self) -> list[str]:
+        """Return a warning if domains are smaller than a batch, so that their pairs are never trained on."""
+        run = self.runs[0]
+        if run.architecture not in TRAINED or run.domain_column != "domain" or run.sampler == "random":
+            return []
+        small = [size for size in self.domain_sizes if 0 < size < run.batch_size]
+        if not small:
+            return []
+        return [
+            f"  warning: {count_noun(sum(small), 'pair')} in {count_noun(len(small), 'domain')} smaller than a batch of "
+            f'{run.batch_size} are never trained on. "domain_column": "source" in the file of runs mixes domains'
+        ]
 
     def _describe_runs(self) -> list[str]:
         """Return the runs with their expected time, and the next commands."""
@@ -306,7 +326,7 @@ def plan_imported(
     texts = count_tokens(pairs, runs[0], AT_IMPORT)
     if not allow_unknown:
         check_vocabulary(texts, corpus.corpus)
-    return Planned(corpus, report, runs, path, texts, was_edited, _estimate_seconds(runs))
+    return Planned(corpus, report, runs, path, texts, was_edited, _estimate_seconds(runs), tuple(sizes))
 
 
 def _choose_length(pairs: Pairs, scale: str, corpus: str) -> int:

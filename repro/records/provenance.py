@@ -162,17 +162,18 @@ def list_versions() -> dict[str, str]:
     return installed
 
 
-def describe_machine(*, narrow: bool = False) -> dict[str, Any]:
+def describe_machine(*, narrow: bool = False, device_type: str | None = None) -> dict[str, Any]:
     """Return the device, the dtype and the number of threads of a run. Loads torch.
 
-    `narrow` is whether the model runs under autocast, which is the default and applies to GPUs only.
+    `narrow` is whether the model runs under autocast, which is the default and applies to GPUs only. `device_type` is the
+    type of the model's device, by default a GPU if there is one.
     """
     import torch
 
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
+    is_gpu = torch.cuda.is_available() if device_type is None else device_type == "cuda"
     return {
-        "device": device,
-        "dtype": "bfloat16" if narrow and torch.cuda.is_available() else "float32",
+        "device": torch.cuda.get_device_name() if is_gpu else platform.processor() or platform.machine(),
+        "dtype": "bfloat16" if narrow and is_gpu else "float32",
         "num_threads": torch.get_num_threads(),
         "num_cpus": os.cpu_count(),
     }

@@ -80,7 +80,9 @@ class Record:
         path = self.path.with_suffix(".npz")
         expected = self.provenance["arrays_sha256"]
         if not path.is_file():
-            raise ValueError(f"record {self.id}: its scores {path} are missing; restore the file or run it again")
+            raise ValueError(
+                f"record {self.id}: its scores {path} are missing; restore the file, or remove the record and run it again"
+            )
         data = path.read_bytes()
         digest = hashlib.sha256(data).hexdigest()
         if digest != expected:

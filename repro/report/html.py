@@ -78,7 +78,8 @@ def write_report(
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, render)]
     sections.sort(key=lambda section: section.order)
     rows = list_forest_rows(line.judged for section in sections if section.paper == MAIN for line in section.lines)
-    forest = Picture("published", render_forest(rows, scale)) if render_forest and rows else None
+    forest_svg = render_forest(rows, scale) if render_forest and rows else None
+    forest = Picture("published", forest_svg) if forest_svg else None
     gains = render_gains(scale) if render_gains else None
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(out) as part:

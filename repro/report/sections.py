@@ -30,7 +30,7 @@ Renderer = Callable[[Figure, str, str, Rows], Path | None]
 
 Raises ValueError if the figure cannot be drawn, and OSError if the file cannot be written.
 """
-ForestRenderer = Callable[[Rows, str], Path]
+ForestRenderer = Callable[[Rows, str], Path | None]
 """Draws a forest plot of rows at a scale, and returns the vector file."""
 PAPER_SCALE = "small"
 """Scale with the values of the paper."""

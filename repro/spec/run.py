@@ -272,6 +272,7 @@ CONTEXT_FIELDS = (
     "num_soft_prompts",
     "sequence_dropout",
     "pooling",
+    "residual",
 )
 """Fields that affect the training of contextual models only."""
 

@@ -338,7 +338,24 @@ def _is_here(owner: Mapping[str, Any]) -> bool:
 
 def _is_gone(owner: Mapping[str, Any]) -> bool:
     """Return whether an owner ran on this machine and its process no longer exists."""
-    return _is_here(owner) and _read_start_time(owner.get("pid", 0)) != owner.get("born")
+    if not _is_here(owner):
+        return False
+    start_time = _read_start_time(owner.get("pid", 0))
+    if start_time is None and _is_of_another_user(owner.get("pid", 0)):
+        # /proc may hide processes of other users, so the heart-beat decides
+        return False
+    return start_time != owner.get("born")
+
+
+def _is_of_another_user(pid: int) -> bool:
+    """Return whether a process exists that this one may not signal."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 def _get_clock_offset(folder: Path) -> float:

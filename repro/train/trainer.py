@@ -122,6 +122,10 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     if rank() == 0 and not num_done:
         for line in count_tokens(inputs.pairs, run).lines():
             progress(line)
+        if num_unused := sampler.dropped_pairs.num_in_small_domains:
+            progress(
+                f"  {num_unused} of {len(inputs.pairs)} pairs are in domains smaller than a batch, and are never trained on"
+            )
     report = make_step_reporter(settings.num_steps, num_done, progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
     # The optional entries below exist only if they apply.

@@ -552,6 +552,19 @@ def test_pairs_set_apart_share_no_text(tmp_path: Path) -> None:
     assert {run.kept_weights for run in planned.runs if run.architecture in TRAINED} == {"best"}
 
 
+def test_domains_smaller_than_a_batch_are_named(tmp_path: Path) -> None:
+    """Batches of one domain never use a domain that cannot fill one. The plan says so, and how to use it."""
+    rows = [row | {"domain": "large" if n < 600 else f"small {n % 2}"} for n, row in enumerate(make_rows(606))]
+    import_rows(tmp_path, rows)
+    planned = plan()
+    assert planned.runs[0].domain_column == "domain"
+    (line,) = [line for line in planned.lines() if "smaller than a batch" in line]
+    assert line.startswith("  warning: 5 pairs in 2 domains smaller than a batch of 16 are never trained on")
+    rows = json.loads(planned.path.read_text())
+    planned.path.write_text(json.dumps([row | {"domain_column": "source"} for row in rows]))
+    assert not [line for line in plan().lines() if "smaller than a batch" in line]
+
+
 def test_too_large_holdout_is_named(tmp_path: Path) -> None:
     """The message has the number of pairs that are left, and the remedy is to hold out less."""
     rows = [row | {"domain": "faq" if n < 1000 else "rest"} for n, row in enumerate(make_rows(1099))]

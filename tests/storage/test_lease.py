@@ -79,6 +79,21 @@ def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
     take_lease(tmp_path).release()
 
 
+def test_hidden_process_of_another_user_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc may hide the processes of other users. Then only the heart-beat tells whether the owner is alive."""
+    holder = start_holder(tmp_path)
+    monkeypatch.setattr("repro.storage.lease._read_start_time", lambda pid: None)
+
+    def refuse(pid: int, signal_number: int) -> None:
+        raise PermissionError(f"process {pid} is of another user")
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert acquire(tmp_path) is None
+    monkeypatch.undo()
+    holder.kill()
+    holder.join()
+
+
 def write_foreign_owner(folder: Path, silent_seconds: float, **values: object) -> None:
     """Write the owner file of a process on another machine. Its last heartbeat was `silent_seconds` ago."""
     owner = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "note": {}}
