@@ -3,7 +3,8 @@
 python examples/grid.py [AXIS ...]     In a terminal: repro launch runs.json learning_rate=1e-3,5e-3 batch_size=8,16
 
 Axes are typed as on the command line: values joined by commas, or a range such as seed=1..3. The runs are tiny models
-on a synthetic corpus. The queue starts several at once, and a second call finds all of them recorded.
+on a synthetic corpus. The queue starts several at once. A second call of `main` with the same folder finds all of them
+recorded.
 """
 
 import os

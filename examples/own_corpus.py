@@ -2,7 +2,7 @@
 
 python examples/own_corpus.py     In a terminal: repro data import pairs.jsonl, repro run, repro export
 
-The text is the documentation of Python's own library: the first sentence of a docstring asks for the rest of it. The
+The text is the documentation of Python's own library: the first paragraph of a docstring asks for the rest of it. The
 script takes some minutes on two cores.
 """
 

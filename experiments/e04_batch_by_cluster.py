@@ -363,9 +363,9 @@ CLAIMS = (
         "without the filter, too, the contextual model is better with smaller clusters",
         *SMALLER,
         "Figure 9",
-        CDE_UNFILTERED,
+        CDE_UNFILTERED | CONTEXTUAL_IN_RANGE | ALL_CLUSTER_SIZES,
         scales=UNFILTERED_CONTEXTUAL,
-        **fresh.RESTATED | fresh.FIRST_SEEDS,
+        **fresh.FIRST_SEEDS | {"stated": "2026-11-28", "version": 3},
     ),
     claim_small_gain(
         "F9.f",

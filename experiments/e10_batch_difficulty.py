@@ -66,7 +66,7 @@ FIGURE = Figure(
     title="Batch difficulty by cluster size and batch size",
     caption=(
         "Mean similarity of a query to the other documents of its batch, under the surrogate. Clusters lie within one "
-        "source and are packed in random order. Desk and lab use documentation text instead of the paper's 24 sources."
+        "source and are packed in random order. Desk and lab use documentation text instead of the paper's sources."
         " A batch larger than its clusters holds several random clusters, which makes it easier. Marks are means over "
         "n packings (seeds), bands are 95 % intervals of the mean."
     ),

@@ -28,8 +28,8 @@ FIGURE = Figure(
     name="figure8",
     caption=(
         "NDCG@10 of neural systems minus that of BM25, against the IDF divergence between test corpus and training "
-        "corpus: the mean difference of the two IDFs over words, weighted by the share of test documents that contain "
-        "the word. A panel is a system. A dot is a dataset, averaged over seeds. The line is a least-squares fit. r is"
+        "corpus: the mean absolute difference of the two IDFs over words, weighted by the share of test documents that "
+        "contain the word. A panel is a system. A dot is a dataset, averaged over seeds. The line is a least-squares fit. r is"
         " Pearson's correlation over the n datasets. Its 95 % interval assumes independent datasets. The paper uses "
         "the datasets of BEIR."
     ),

@@ -19,7 +19,7 @@ COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return Table 1's contextual models with another analysis. Nothing more is trained."""
+    """Return Table 1's contextual model with another analysis, at desk on seeds that Table 1 does not have."""
     return grid(base(scale, **ANALYSIS, **get_contextual_sizes(scale)), seed=seeds_at(scale, fresh.CONTEXT_FIGURES))
 
 

@@ -17,7 +17,7 @@ DRAWN_SIZES = {scale: (sizes[0], sizes[2], sizes[-1]) for scale, sizes in SIZES.
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return Table 1's contextual models with other evaluations, and their reference. Nothing more is trained."""
+    """Return Table 1's contextual model with other evaluations, at desk on other seeds, and the reference."""
     base_run = base(scale, **CONTEXTUAL, **get_contextual_sizes(scale), num_test_contexts=None)
     seeds = seeds_at(scale, fresh.CONTEXT_FIGURES)
     as_trained = grid(base_run, seed=seeds + (fresh.MORE_EMERGENCE if scale == "lab" else ()))
@@ -71,7 +71,7 @@ def draw_sensitivity(frame: Any, axes: Any) -> None:
     axes.axvline(0, color="#262626", linewidth=0.8, zorder=0)
     axes.set_yticks(range(len(order)), order, fontsize="small")
     axes.set_ylim(-0.7, len(order) - 0.3)
-    axes.set(xlabel="NDCG@10 less its mean over four draws (points)", ylabel="")
+    axes.set(xlabel="NDCG@10 − mean over four draws (points)", ylabel="")
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
 
 

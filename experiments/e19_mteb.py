@@ -27,8 +27,8 @@ def runs(scale: str) -> tuple[Run, ...]:
     if scale in PAPERS:
         final = grid(make_second_phase(scale, SECOND_SET[scale], FINAL_EPOCHS), **MEASURED, **WHOLE_MTEB, seed=seeds)
         return base(scale, **ENCODER_ROW, **WHOLE_MTEB, surrogate="minilm"), *final
-    untrained = base(scale, **ENCODER_ROW, surrogate=ENCODER.get(scale, "minilm"))
-    return base(scale, **LEXICAL), untrained, *grid(base(scale, **CDE, **get_contextual_sizes(scale)), seed=seeds)
+    encoder = base(scale, **ENCODER_ROW, surrogate=ENCODER.get(scale, "minilm"))
+    return base(scale, **LEXICAL), encoder, *grid(base(scale, **CDE, **get_contextual_sizes(scale)), seed=seeds)
 
 
 # Categories in the paper's order: mteb's name, the paper's name, number of the 56 datasets in it.

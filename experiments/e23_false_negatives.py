@@ -46,7 +46,6 @@ TABLE = Table(
         "documents are almost certainly not answers, so excluding them is over-pruning."
     ),
     columns=(
-        Column(label="pairs", value="num_pairs", decimals=0),
         Column(label="nearest %", value=NEAREST, factor=100),
         Column(label="have one %", value="nearest/any_plausible", factor=100),
         Column(label="anywhere %", value=ANYWHERE, factor=100),

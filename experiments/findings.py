@@ -71,7 +71,7 @@ FINDINGS: dict[int, str] = {
     44: "No design that keeps the architecture makes it gain half a point from in-corpus over out-of-corpus context.",
     45: "Contextual batches lose on views of a text, because short crops match many documents of their cluster.",
     46: "Tentatively at `desk`, and at `lab` (not shown), the contextual model beats the biencoder on batches of one domain. "
-    "Little of this gain comes from reading the searched corpus.",
+    "At `desk`, almost none of this gain comes from reading the searched corpus, at `lab` 0.4 of 1.3 points.",
     47: "A contextual model that never sees a document gains as much over the biencoder as one that reads its corpus.",
     48: "Whitening by the mean and covariance of the searched corpus, without training, gains more than the contextual "
     "architecture gains from its context. At `desk` it also gains 1.8 points more than a correction of hubness. At `mini` "

@@ -32,7 +32,7 @@ def blind(row: dict[str, Any]) -> dict[str, Any]:
 # ---- seeds trained in addition to the first three
 
 TABLE1 = tuple(range(3, 8))
-"""Table 1 at desk: contextual batches with either architecture."""
+"""Table 1 at desk: contextual batches, and batches of one domain, with either architecture."""
 ROWS_AT_LAB = (4, 5, 6)
 """Table 1 at lab: all rows."""
 

@@ -52,6 +52,8 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, ma
     """
     values, groups = sort_values(frame[x]), list(dict.fromkeys(frame[group]))
     shapes = dict(zip(sort_values(frame[mark]), MARKERS, strict=False)) if mark else {}
+    if mark and len(shapes) < frame[mark].nunique():
+        raise ValueError(f"{mark} has {frame[mark].nunique()} values, and there are {len(MARKERS)} shapes of dots")
     width = GROUPS_WIDTH / len(groups)
     counts: list[int] = []
     handles = []

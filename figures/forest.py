@@ -50,7 +50,7 @@ def draw_forest(frame: pd.DataFrame) -> tuple[Figure, str]:
     )
     for unit, axes in zip(units, panels, strict=True):
         _draw_panel(frame[frame["unit"] == unit].reset_index(drop=True), axes, str(unit))
-    note = "mark: effect; whiskers: interval; upright stroke: threshold; shaded: where it holds; open mark: no word"
+    note = "mark: effect; whiskers: interval; upright stroke: threshold; shaded: where it holds; open mark: OPEN, or no verdict"
     is_log = any(axes.get_xscale() == "symlog" for axes in panels)
     return figure, note + ("; axes in powers of ten are logarithmic beyond the marks next to 0" if is_log else "")
 

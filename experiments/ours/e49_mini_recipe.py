@@ -44,9 +44,12 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(base("desk", suite=suite, **setting) for setting in settings for suite in SUITES.values())
 
 
+CONTEXT_WORDS = {"wrong": "out-of-corpus", "null": "null"}
+
+
 def make_row(label: str, changes: dict[str, Any], kind: str, context: str = "own") -> Row:
     """Return one setting on the suite of one kind, under one context."""
-    name = label if context == "own" else f"{label}, {context} context"
+    name = label if context == "own" else f"{label}, {CONTEXT_WORDS[context]} context"
     return Row(label=f"{name}, {kind}", runs=pick(**changes, suite=SUITES[kind]), context=context)
 
 

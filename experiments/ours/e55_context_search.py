@@ -1,8 +1,8 @@
 """Ways that might make a pretrained contextual model read its corpus, on validation collections. Not in the paper.
 
-The threshold is the biencoder, whitened by its corpus without training. What passes it, or adds half a point to it, becomes
-a row of Table 1 with fresh seeds. All runs use seed 100, which no claim uses. The test suite is not read. Training is as
-long as in experiment 58, because after the 240 steps of `mini` no model uses its context.
+The threshold is the biencoder, whitened by its corpus without training. All ways pass it. The best one, word frequencies,
+is tested on fresh seeds in experiment 58. All runs use seed 100, which no claim uses. The test suite is not read. Training
+is as long as in experiment 58, because after the 240 steps of `mini` no model uses its context.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ from experiments.ours.e58_context_curve import ALL_PAIRS, BIENCODER, END, STEPS
 from experiments.shared import NDCG, get_budget
 from repro.spec import Column, Experiment, Row, Run, Table, base, pick
 
+CONTRASTS = (("in-corpus − random text", "own_minus_random"), ("in − out-of-corpus", "own_minus_wrong"))
 SUITES = {"smoke": "planted-validation", "mini": "desk-validation"}
 SEED = 100
 CONTEXTS = {"test_contexts": "own+wrong+random+null"}
@@ -51,7 +52,7 @@ TABLE = Table(
         Column(label="NDCG@10", value=NDCG, factor=100),
         *(
             Column(label=label, value=f"context_effect/{contrast}/mean/difference", factor=100, decimals=2)
-            for label, contrast in (("own − random", "own_minus_random"), ("own − wrong", "own_minus_wrong"))
+            for label, contrast in CONTRASTS
         ),
     ),
     rows=(

@@ -4,7 +4,7 @@
 - `random`: the same documents of the training text for every task.
 - `null`: no context.
 
-References are an untrained surrogate on the same tasks, and BM25 on the retrieval tasks only.
+References are a fixed encoder on the same tasks (MiniLM, at smoke word vectors), and BM25 on the retrieval tasks only.
 """
 
 from __future__ import annotations

@@ -93,7 +93,6 @@ COSINES = (
     "cluster/similarity",
     "nearest/similarity",
     "domain/similarity",
-    "spread/",
 )
 POINTS = ("runs", "datasets")
 """Kinds of points of a correlation."""
@@ -105,6 +104,8 @@ def get_display_unit(metric: str) -> Unit:
         return Unit("doublings")
     if metric == "train/loss":
         return Unit("nats")
+    if metric.startswith("spread/"):
+        return Unit("distance", decimals=3)
     return Unit("cosine", decimals=3) if metric.startswith(COSINES) else POINTS_OF_100
 
 
