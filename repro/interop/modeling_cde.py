@@ -290,6 +290,10 @@ class CdePreTrainedModel(PreTrainedModel):
         """
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
+        access = {name: kwargs[name] for name in ("token", "cache_dir", "local_files_only") if kwargs.get(name)}
+        if access:
+            # now, because the model does not store a token
+            model.tokenizer = model.load_tokenizer(**access)
         if missing := sorted(info["missing_keys"]):
             raise ValueError(f"{model.name_or_path} lacks {len(missing)} weights, first {missing[0]!r}: copy it again")
         return (model, info) if output_loading_info else model
@@ -298,15 +302,20 @@ class CdePreTrainedModel(PreTrainedModel):
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The tokenizer that lies next to the weights."""
         if self._tokenizer is None:
-            # The tokenizer comes from the same commit as the weights, also after the hub was updated.
-            revision = {"revision": self.config._commit_hash} if getattr(self.config, "_commit_hash", None) else {}
-            self._tokenizer = PreTrainedTokenizerFast.from_pretrained(str(self.name_or_path), **revision)
+            self._tokenizer = self.load_tokenizer()
         return self._tokenizer
 
     @tokenizer.setter
     def tokenizer(self, tokenizer: PreTrainedTokenizerFast) -> None:
         """Replace the tokenizer."""
         self._tokenizer = tokenizer
+
+    def load_tokenizer(self, **access: Any) -> PreTrainedTokenizerFast:
+        """Load the tokenizer. `access` are options of the hub."""
+        # It comes from the same commit as the weights, also after the hub was updated.
+        if commit := getattr(self.config, "_commit_hash", None):
+            access["revision"] = commit
+        return PreTrainedTokenizerFast.from_pretrained(str(self.name_or_path), **access)
 
     def tokenize(self, texts: Sequence[str], prompt: str = "", max_tokens: int | None = None) -> dict[str, Tensor]:
         """Return token ids of the texts after a prompt, and their mask, both int64 (N, S)."""
@@ -356,6 +365,10 @@ class CdePreTrainedModel(PreTrainedModel):
         self, save_directory: str | Path, *args: Any, **kwargs: Any
     ) -> None:
         """Write a complete folder: weights, configuration, tokenizer, this file, and which run trained the model."""
+        if kwargs.get("push_to_hub"):
+            raise ValueError(
+                "push_to_hub=True would upload the folder before it is complete: call model.push_to_hub(NAME)"
+            )
         classes = {"AutoConfig": type(self.config), "AutoModel": type(self)}
         self.config.auto_map = {auto: f"modeling_cde.{kind.__name__}" for auto, kind in classes.items()}
         super().save_pretrained(save_directory, *args, **kwargs)
@@ -447,12 +460,15 @@ class CdeModel(CdePreTrainedModel):
         self._check_reads_documents()
         context = self.draw_context(documents, seed, name)
         tokens = self.tokenize(context, self.get_prompt(prompt_name), max_tokens)
-        self.context_input_ids = tokens["input_ids"].to(self.device)
-        self.context_attention_mask = tokens["attention_mask"].to(self.device)
-        self._embed_context()
+        ids, mask = (tokens[name].to(self.device) for name in ("input_ids", "attention_mask"))
+        vectors = self._embed_context(ids, mask)
+        # Only now, so that an error keeps the earlier context. The ids are last, because another thread that finds them
+        # expects vectors.
+        self.context_embeddings, self.context_attention_mask, self.context_input_ids = vectors, mask, ids
+        self._context_is_stale = False
         self.config.context = {
             "num_documents": len(as_texts(documents)),
-            "num_tokens": self.context_input_ids.shape[1],
+            "num_tokens": ids.shape[1],
             "seed": seed,
             "name": name,
             "prompt_name": prompt_name,
@@ -525,7 +541,7 @@ class CdeModel(CdePreTrainedModel):
             return self.second_stage_model.null_contexts()
         # Weights change at every step of training, so the vectors are computed again when it has ended.
         if self._context_is_stale and not self.training:
-            self._embed_context()
+            self._update_context()
         assert self.context_embeddings is not None, "it is set together with its token ids"
         return self.context_embeddings
 
@@ -534,17 +550,23 @@ class CdeModel(CdePreTrainedModel):
     ) -> None:
         """Write a complete folder, with the context that was set."""
         if self._context_is_stale and self.context_input_ids is not None:
-            self._embed_context()
+            self._update_context()
         super().save_pretrained(save_directory, *args, **kwargs)
 
-    @torch.no_grad()
-    def _embed_context(self) -> None:
+    def _update_context(self) -> None:
+        """Embed the documents of the context again after the weights have changed."""
         assert self.context_input_ids is not None and self.context_attention_mask is not None, "a context was set"
-        # In pieces, because a context may have hundreds of documents.
-        batches = zip(self.context_input_ids.split(64), self.context_attention_mask.split(64), strict=True)
-        with evaluation_mode(self):
-            self.context_embeddings = torch.cat([self.first_stage(ids, mask) for ids, mask in batches])
+        self.context_embeddings = self._embed_context(self.context_input_ids, self.context_attention_mask)
         self._context_is_stale = False
+
+    # Weights cannot be loaded into a tensor that was made in inference mode, in which sentence-transformers encodes.
+    @torch.inference_mode(mode=False)
+    @torch.no_grad()
+    def _embed_context(self, ids_CS: Tensor, mask_CS: Tensor) -> Tensor:
+        # In pieces, because a context may have hundreds of documents.
+        batches = zip(ids_CS.split(64), mask_CS.split(64), strict=True)
+        with evaluation_mode(self):
+            return torch.cat([self.first_stage(ids, mask) for ids, mask in batches])
 
 
 class ContextualModule(InputModule):
@@ -676,6 +698,7 @@ class ContextualModule(InputModule):
         """Write a complete folder. ValueError for another format than safetensors."""
         if not safe_serialization:
             raise ValueError("safe_serialization=False would write a pickle: only safetensors are written")
+        self.config.repro = {**self.config.repro, "max_tokens": self.max_seq_length}
         self.model.save_pretrained(output_path)
 
     @classmethod

@@ -90,10 +90,11 @@ def load_self_contained_model(folder: Path) -> Model:
     Folders that version 0.1.0 exported for transformers are read, too.
 
     Raises:
-        ValueError: if configuration and weights do not match.
+        ValueError: if configuration and weights do not match, or if sentence-transformers would change the vectors.
     """
     path = folder / CONFIG_FILE
     values = json_object(path)
+    _check_settings(folder, values.get("prompts"))
     if not isinstance(values.get("repro"), dict):
         raise ValueError(f"{path} has no field `repro`: export or download the folder again")
     config = make_config(values["repro"], str(path))
@@ -110,6 +111,19 @@ def load_self_contained_model(folder: Path) -> Model:
         elif values.get("context") is not None:
             model.set_context(None)
     return model.eval()
+
+
+def _check_settings(folder: Path, prompts: Any) -> None:
+    """Raise ValueError if sentence-transformers saved the folder with a truncation or other prompts, as it may."""
+    path = folder / "config_sentence_transformers.json"
+    settings = json_object(path) if path.is_file() else {}
+    if settings.get("truncate_dim"):
+        raise ValueError(
+            f"{path}: truncate_dim is {settings['truncate_dim']!r}: set it to null, and choose widths with --width"
+        )
+    stored, saved = (dict(value) if isinstance(value, dict) else {} for value in (prompts, settings.get("prompts")))
+    if changed := sorted(name for name in stored if saved.get(name, stored[name]) != stored[name]):
+        raise ValueError(f"{path}: the prompt {changed[0]!r} is not that of {CONFIG_FILE}: make them equal")
 
 
 def has_our_code(folder: Path) -> bool:

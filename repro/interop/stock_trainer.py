@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,32 @@ class ClusterBatchSampler(DefaultBatchSampler):
         return len(self._batches)
 
 
+@dataclass(frozen=True)
+class _SamplerFactory:
+    """Factory of samplers. A class, because the trainer pickles its arguments with each checkpoint and prints them."""
+
+    domain_codes_N: np.ndarray = field(repr=False)
+    clusters: Clusters = field(repr=False)
+    packing: str
+
+    def __call__(self, dataset: Any, batch_size: int, seed: int = 0, **_: Any) -> ClusterBatchSampler:
+        """Return the sampler of a dataset. Raises ValueError if its rows are not those of the clusters."""
+        if len(dataset) != len(self.domain_codes_N):
+            raise ValueError(
+                f"the trainer's dataset has {len(dataset)} rows, the clusters {len(self.domain_codes_N)}. If it is the "
+                "eval_dataset, give the trainer an `evaluator` instead"
+            )
+        batches = BatchSampler(
+            "cluster",
+            self.domain_codes_N,
+            batch_size=batch_size,
+            seed=seed,
+            clusters=self.clusters,
+            packing=self.packing,
+        )
+        return ClusterBatchSampler(dataset, batches)
+
+
 def make_cluster_batch_sampler(
     domain_codes_N: np.ndarray, clusters: Clusters, packing: str = "random"
 ) -> Callable[..., ClusterBatchSampler]:
@@ -43,16 +70,4 @@ def make_cluster_batch_sampler(
     trainer would also batch an `eval_dataset` with this sampler, by the clusters of the training pairs: evaluate with an
     `evaluator` instead.
     """
-
-    def build(dataset: Any, batch_size: int, seed: int = 0, **_: Any) -> ClusterBatchSampler:
-        if len(dataset) != len(domain_codes_N):
-            raise ValueError(
-                f"the trainer's dataset has {len(dataset)} rows, the clusters {len(domain_codes_N)}. If it is the "
-                "eval_dataset, give the trainer an `evaluator` instead"
-            )
-        batches = BatchSampler(
-            "cluster", domain_codes_N, batch_size=batch_size, seed=seed, clusters=clusters, packing=packing
-        )
-        return ClusterBatchSampler(dataset, batches)
-
-    return build
+    return _SamplerFactory(domain_codes_N, clusters, packing)

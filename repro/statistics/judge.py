@@ -418,7 +418,11 @@ def _get_p_of_word(judged: Judgement) -> float:
 def _correlate(claim: Correlation, evidence: Evidence) -> tuple[tuple[Comparison, ...], str]:
     """Return Pearson's r, the mean over groups of points. An interval needs one group of at least five settings."""
     groups = _points_by_dataset(claim, evidence) if claim.points == "datasets" else _points_by_run(claim, evidence)
-    effect = float(np.mean([pearson(points) for points in groups])) if groups else 0.0
+    # a single point has no correlation
+    groups = [points for points in groups if len(points) > 1]
+    if not groups:
+        raise MissingRunsError(f"{claim.id}: x and y select no two common settings")
+    effect = float(np.mean([pearson(points) for points in groups]))
     if len(groups) != 1 or not claim.has_interval:
         return (Comparison(effect),), "a mean over groups" if claim.has_interval else "over datasets"
     if len(groups[0]) < MIN_CORRELATION_SETTINGS:
@@ -474,10 +478,15 @@ def pearson(points: Points) -> float:
 
 def _describe_best(claim: Varies, evidence: Evidence) -> str:
     """Return how many datasets each value of the axis is best on."""
-    scores: dict[str, dict[float, float]] = {}
+    scores: dict[str, dict[Any, float]] = {}
     for system in evidence.systems[claim.over]:
         for name, score in average_by_part(evidence.get_records(system), claim.over.metric).items():
             scores.setdefault(name, {})[getattr(system, claim.axis)] = score
+
+    def format_value(value: Any) -> str:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
     best = Counter(max(values, key=lambda value: values[value]) for values in scores.values())
-    counts = ", ".join(f"{value:g} on {best[value]}" for value in sorted(best))
+    in_order = sorted(best) if all(isinstance(value, int | float) for value in best) else sorted(best, key=str)
+    counts = ", ".join(f"{format_value(value)} on {best[value]}" for value in in_order)
     return f"best {claim.axis}: {counts} of {len(scores)} datasets"

@@ -225,6 +225,51 @@ def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | No
     assert warned == {"out": False, "again": True}
 
 
+def test_failed_context_keeps_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = export_and_open(make_model("contextual"), tmp_path)
+    theirs.set_context(CORPUS, seed=1)
+    expected = theirs.encode_document(TEXTS, **QUIET)
+    with monkeypatch.context() as patch:
+        patch.setattr(theirs[0].model, "first_stage", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            theirs.set_context(CORPUS, seed=2)
+    np.testing.assert_array_equal(theirs.encode_document(TEXTS, **QUIET), expected)
+
+
+def test_weights_load_after_evaluation_in_training(tmp_path: Path) -> None:
+    """An evaluator embeds the context again, in inference mode. The best weights are loaded over it afterwards."""
+    theirs = export_and_open(make_model("contextual"), tmp_path)
+    theirs.set_context(CORPUS)
+    best = {name: value.clone() for name, value in theirs.state_dict().items()}
+    expected = theirs.encode_document(TEXTS, **QUIET)
+    theirs.train()
+    theirs[0].model(torch.ones(1, 3, dtype=torch.long), dataset_input_ids=torch.ones(4, 3, dtype=torch.long))
+    theirs.encode_document(TEXTS, **QUIET)
+    theirs.load_state_dict(best)
+    np.testing.assert_array_equal(theirs.encode_document(TEXTS, **QUIET), expected)
+
+
+def test_saved_settings_are_kept_or_refused(tmp_path: Path) -> None:
+    """A saved length counts in all classes. A truncation or prompt of sentence-transformers is refused by ours."""
+    theirs = export_and_open(make_model("contextual"), tmp_path / "out")
+    theirs.max_seq_length = 5
+    theirs.set_context(CORPUS)
+    theirs.save_pretrained(str(tmp_path / "short"))
+    expected = theirs.encode_document(TEXTS, **QUIET)
+    again = SentenceTransformer(str(tmp_path / "short"), trust_remote_code=True, device="cpu")
+    np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), expected, **CLOSE)
+    np.testing.assert_allclose(load_self_contained_model(tmp_path / "short").encode(TEXTS), expected, **CLOSE)
+    settings = tmp_path / "short" / "config_sentence_transformers.json"
+    values = json.loads(settings.read_text())
+    for changes, message in (
+        ({"truncate_dim": 8}, "truncate_dim is 8"),
+        ({"prompts": {"query": "find: "}}, "prompt 'query' is not that of config.json"),
+    ):
+        settings.write_text(json.dumps(values | changes))
+        with pytest.raises(ValueError, match=message):
+            load_self_contained_model(tmp_path / "short")
+
+
 def test_saved_folder_names_its_run(tmp_path: Path) -> None:
     """Otherwise `evaluate` could not warn about queries that the model was trained on."""
     write_self_contained(make_model("contextual"), tmp_path / "out")

@@ -1,6 +1,7 @@
 """Exports for sentence-transformers give our vectors, and its trainer accepts our batches."""
 
 import logging
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,8 @@ def test_stock_trainer_gets_our_batches() -> None:
     assignment = np.repeat(np.arange(4, dtype=np.int32), 8)
     domains = np.repeat([0, 1], 16).astype(np.int32)
     clusters = Clusters(assignment, np.zeros((4, 2), np.float32), np.array([0, 0, 1, 1], np.int32))
-    make_sampler = make_cluster_batch_sampler(domains, clusters)
+    # the trainer stores its arguments with each checkpoint
+    make_sampler = pickle.loads(pickle.dumps(make_cluster_batch_sampler(domains, clusters)))
     sampler = make_sampler(range(32), batch_size=8, drop_last=False, seed=5)
     ours = BatchSampler("cluster", domains, batch_size=8, seed=5, clusters=clusters)
     for epoch in range(3):

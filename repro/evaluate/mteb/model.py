@@ -62,7 +62,7 @@ class MtebModel(AbsEncoder):
         loader: Callable[..., Any] | None = None,
         method: str | None = None,
     ) -> None:
-        """Wrap a model.
+        """Wrap a model. Wrap it again after its weights have changed, since results are cached by their digest.
 
         Args:
             model: A biencoder or a contextual model.

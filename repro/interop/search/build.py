@@ -28,6 +28,7 @@ from repro.interop.search.index import (
     SearchRequest,
 )
 from repro.model.contextual import ContextualModel
+from repro.model.encoding import as_texts
 from repro.model.progress import make_encoding_reporter
 from repro.storage.files import atomic_folder
 
@@ -78,7 +79,7 @@ def encode_queries(opened: Opened, index: Index, queries: Sequence[str]) -> np.n
         context_CE = torch.from_numpy(np.load(index.folder / CONTEXT_FILE, allow_pickle=False))
         # a run's model is on the GPU if there is one
         opened.model.context_CE = context_CE.to(opened.model.device)
-    return opened.model.encode(list(queries), "query")
+    return opened.model.encode(as_texts(queries), "query")
 
 
 def set_context(
