@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -35,9 +36,10 @@ from slurm.sweep import make_submission
 Progress = Callable[[str], None]
 MAX_REQUEUES_LIMIT = 10**6
 """Requeue limit given to submitit. The job counts its own interruptions, because only it knows about its progress."""
+HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE")
 PASSED_VARIABLES = (
     *("REPRO_DEAD_AFTER_SECONDS", "REPRO_SWITCHES", "REPRO_CHUNKS"),
-    *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
+    *(*HUB_FOLDERS, "HF_HUB_OFFLINE"),
 )
 """Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""
 
@@ -67,7 +69,11 @@ class SubmittedJob:
             # A nonzero exit status could end the first node while it writes the checkpoint.
             return "followed"
         if callable(requeue) and self._should_requeue(stop, environment.job_id):
-            requeue(signal.SIGUSR2, None)
+            if "SLURM_JOB_ID" in os.environ and not shutil.which("scontrol"):
+                # in a container, for example
+                print("not requeued, because there is no scontrol here: launch again to resume", flush=True)
+            else:
+                requeue(signal.SIGUSR2, None)
         sys.exit(EXIT_INTERRUPTED)
 
     def _do(self, stop: Stop, state: JobState, node: int) -> str:
@@ -253,13 +259,15 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
 
 
 def _get_stage_gres(profile: Profile) -> str | None:
-    """Return the GPU request of a stage with the GPU type of a run.
+    """Return the request of a stage: that of a run with the number of GPUs of a stage.
 
-    None if it needs no GPU or no single type is named.
+    None if it needs no GPU or no type of GPU is named.
     """
     # "gpu:a100:8", or "gpu:a100" for one. "gpu:8" has no type.
-    typed = re.fullmatch(r"(gpu:(?!\d+$)[^:,()]+)(:\d+)?", profile.gres)
-    return f"{typed[1]}:{profile.stage_gpus}" if typed and profile.stage_gpus else None
+    parts = {part: re.fullmatch(r"(gpu:(?!\d+$)[^:,()]+)(:\d+)?", part) for part in profile.gres.split(",")}
+    if not profile.stage_gpus or not any(parts.values()):
+        return None
+    return ",".join(f"{typed[1]}:{profile.stage_gpus}" if typed else part for part, typed in parts.items())
 
 
 def make_python_command(profile: Profile) -> str:
@@ -288,7 +296,10 @@ def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
     ]
     if "REPRO_DATA" in os.environ:
         lines.append(f"export REPRO_DATA={shlex.quote(str(get_data_folder()))}")
-    lines += [f"export {name}={shlex.quote(os.environ[name])}" for name in PASSED_VARIABLES if name in os.environ]
+    passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    # jobs start in another folder
+    passed |= {name: str(Path(passed[name]).expanduser().absolute()) for name in HUB_FOLDERS if passed.get(name)}
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in passed.items()]
     if profile.scratch:
         lines.append(f'export TMPDIR={_quote_expandable(profile.scratch)}; mkdir -p "$TMPDIR"')
     if cpus:

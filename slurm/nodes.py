@@ -1,7 +1,8 @@
 """Coordinate the nodes of one run through files in its folder. The first node holds the lease.
 
 1. The first node announces a meeting.
-2. Each other node writes what it sees: digests of the stages (checked against its files), the code and the versions.
+2. Each other node writes that it has arrived, then what it sees: digests of the stages (checked against its files), the
+   code and the versions. Only the arrival has a time limit, because a node may read terabytes for the digests.
 3. The first node compares these with its own view and publishes the address and port for torchrun's processes.
 4. All nodes start their ranks. When the first node ends, the others end too.
 
@@ -65,10 +66,16 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
     Raises ValueError if a node does not arrive, or if it sees different files, code or packages.
     """
     folder = _get_folder(job, attempt)
-    digests = compute_node_digests(job)
     write_json(folder / "meeting.json", asdict(Meeting()))
+    digests = compute_node_digests(job)
     for node in range(1, job["num_nodes"]):
-        report = _wait_for_file(folder / f"node-{node}.json", stop)
+        path = folder / f"node-{node}.json"
+        report = _wait_for_file(path, stop)
+        while report is not None and not report.keys() & {"seen", "error"}:
+            if stop():
+                raise stop.stopped()
+            time.sleep(POLL_SECONDS)
+            report = dict(read_json(path))
         if report is None:
             absent = f"node {node} of {job['num_nodes']} did not arrive within {_get_timeout():.0f} s"
             raise ValueError(f"{absent}: every node must see {get_home()}; its log is next to this one")
@@ -94,6 +101,7 @@ def join_meeting(job: Mapping[str, Any], node: int, attempt: str, stop: Stop) ->
             f"node {node}: no message from the first node in {_get_timeout():.0f} s; do both see {folder}?"
         )
     if not announcement["is_over"]:
+        write_json(folder / f"node-{node}.json", {"host": host})
         try:
             digests = compute_node_digests(job)
         except ValueError as error:

@@ -101,6 +101,13 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
         print_progress("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
         return EXIT_NOT_RUN
     message = shorten(" ".join(str(error).split()), MAX_LINE_CHARACTERS)
+    # by name, because importing torch takes a second
+    if type(error).__name__ == "OutOfMemoryError":
+        print_progress(
+            f"error: the GPU is out of memory ({message}): give each run a GPU of its own, or set REPRO_CHUNKS to smaller "
+            "numbers of texts, such as REPRO_CHUNKS=32,32"
+        )
+        return EXIT_NOT_RUN
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
         message = f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
     if isinstance(error, OSError) and error.errno in PERMISSION_ERRORS:

@@ -57,9 +57,7 @@ def launch(
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="print the exact sbatch scripts for Slurm as if nothing were queued, submit nothing"
-        ),
+        typer.Option("--dry-run", help="print the sbatch scripts of the runs that would start, submit nothing"),
     ] = False,
     check_site: Annotated[
         bool, typer.Option("--check-site", help="check whether Slurm would accept each script, submit nothing")

@@ -111,8 +111,13 @@ class Stage:
     def check(self, *, deep: bool = False) -> None:
         """Raise ValueError if a file of a built stage has changed. Each machine checks once, or always with `deep`.
 
-        Stages that predate digests have none and are accepted.
+        Stages that predate digests have none and are accepted. Links into REPRO_DATA must lead to files.
         """
+        for path in self.path.rglob("*"):
+            if path.is_symlink() and not path.exists():
+                raise ValueError(
+                    f"{path} links to {path.readlink()}, which is gone: remove the folder {self.path} and it is built again"
+                )
         check_digests(self.path, self.files, self.building_folder, deep=deep)
 
     @property

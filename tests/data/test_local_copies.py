@@ -264,6 +264,9 @@ def test_failed_fetch_allows_manual_copy(data_folder: Path, monkeypatch: pytest.
     folder.mkdir(exist_ok=True)
     (folder / "x.jsonl").write_text(ROW)
     assert get_local_copy("nomic-supervised") == folder
+    with pytest.raises(ValueError, match="could not be fetched"):
+        fetch("nomic-supervised", progress=ignore)
+    assert get_local_copy("nomic-supervised") == folder, "a copy stays usable after a fetch without a network"
 
 
 def test_archives_have_checksums() -> None:

@@ -125,7 +125,7 @@ def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("gpu:a100:8", 8, 2, ["#SBATCH --gres=gpu:a100:2"]),
         ("", 1, 2, ["#SBATCH --gpus-per-node=2"]),
-        ("gpu:a100:8,lustre:1", 8, 2, ["#SBATCH --gpus-per-node=2"]),
+        ("gpu:a100:8,lustre:1", 8, 2, ["#SBATCH --gres=gpu:a100:2,lustre:1"]),
         ("gpu:a100", 1, 2, ["#SBATCH --gres=gpu:a100:2"]),
         ("gpu:8", 8, 2, ["#SBATCH --gpus-per-node=2"]),
         ("gpu:a100:1", 1, 0, []),

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,16 +115,24 @@ def built_stages(trained_home: Path) -> None:
     copy_stages(trained_home)
 
 
+def show_nodes(monkeypatch: pytest.MonkeyPatch, first: dict[str, str], second: Callable[..., dict[str, str]]) -> None:
+    """Set what the first node sees, which is the first thread of the pool, and what the other one sees."""
+
+    def compute(job: Any) -> dict[str, str]:
+        return first if threading.current_thread().name.endswith("_0") else second(job)
+
+    monkeypatch.setattr(nodes, "compute_node_digests", compute)
+
+
 @pytest.mark.usefixtures("held", "built_stages")
 def test_differing_node_is_refused_first(monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor) -> None:
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
     digests = nodes.compute_node_digests(job)
     [tokens] = [name for name in digests if name.startswith("stage tokens")]
+    show_nodes(monkeypatch, digests, lambda job: digests | {tokens: "0123456789abcdef"})
     meeting = pool.submit(call_meeting, job, attempt, Stop())
-    with monkeypatch.context() as patch:
-        patch.setattr(nodes, "compute_node_digests", lambda job: digests | {tokens: "0123456789abcdef"})
-        second = pool.submit(join_meeting, job, 1, attempt, Stop())
-        error = str(meeting.exception(60))
+    second = pool.submit(join_meeting, job, 1, attempt, Stop())
+    error = str(meeting.exception(60))
     assert f"has another {tokens} than the first node (0123456789ab, not {digests[tokens][:12]})" in error
     assert "node 1 (" in error
     with lead_nodes(job, attempt):
@@ -131,8 +141,9 @@ def test_differing_node_is_refused_first(monkeypatch: pytest.MonkeyPatch, pool: 
 
 
 @pytest.mark.usefixtures("held", "built_stages")
-def test_damaged_file_names_its_node(pool: ThreadPoolExecutor) -> None:
+def test_damaged_file_names_its_node(monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor) -> None:
     job, attempt = asdict(TWO_NODES), make_attempt_id("77")
+    show_nodes(monkeypatch, nodes.compute_node_digests(job), nodes.compute_node_digests)
     meeting = pool.submit(call_meeting, job, attempt, Stop())
     wait_until(lambda: list(run_folder(run_id(RUN)).glob("nodes/*/meeting.json")))
     [ids] = run_folder(run_id(RUN)).parents[1].glob("stages/tokens/*/query/ids.npy")
@@ -150,6 +161,23 @@ def test_absent_nodes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         call_meeting(asdict(TWO_NODES), "77.0", Stop())
     with pytest.raises(ValueError, match=r"node 1: no message from the first node in 0 s; do both see"):
         join_meeting(asdict(TWO_NODES), 1, "78.0", Stop())
+
+
+@pytest.mark.usefixtures("held", "built_stages")
+def test_slow_node_is_waited_for(monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor) -> None:
+    """A node that has arrived may read its files for longer than the time limit."""
+    job, attempt = asdict(TWO_NODES), make_attempt_id("77")
+    digests = nodes.compute_node_digests(job)
+
+    def read_slowly(job: Any) -> dict[str, str]:
+        time.sleep(4)
+        return digests
+
+    monkeypatch.setattr(nodes, "_get_timeout", lambda: 3.0)
+    show_nodes(monkeypatch, digests, read_slowly)
+    meeting = pool.submit(call_meeting, job, attempt, Stop())
+    second = pool.submit(join_meeting, job, 1, attempt, Stop())
+    assert meeting.result(60).port == second.result(60).port > 0
 
 
 def test_follower_leaves_without_meeting() -> None:

@@ -59,8 +59,9 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
     if name in SOURCES:
         revision = _fetch_from_hub(name, folder)
     else:
-        revision = f"md5 {BENCHMARKS[name].md5}"
+        revision = "manual copy"
         if not _list_files(folder):
+            revision = f"md5 {BENCHMARKS[name].md5}"
             # without files of the collection, it is no copy that someone made
             shutil.rmtree(folder, ignore_errors=True)
             _fetch_archive(name, folder, base)
@@ -150,11 +151,12 @@ def _fetch_from_hub(name: str, folder: Path) -> str:
 
     source = SOURCES[name]
     folder.mkdir(parents=True, exist_ok=True)
-    # marks the copy as incomplete until its checksums are written
-    (folder / FETCHING).touch()
     try:
         # The revision is resolved before the download, so that all files belong to one commit.
         revision = str(HfApi().dataset_info(source.hub_id).sha)
+        # Marks the copy as incomplete until its checksums are written. Only now: without a network, a manual copy stays
+        # usable.
+        (folder / FETCHING).touch()
         snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
     except (OSError, HTTPError) as error:
         if not any(path.is_file() and path.name != FETCHING for path in folder.rglob("*")):
