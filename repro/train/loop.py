@@ -94,7 +94,6 @@ class TrainSettings:
     nested_sizes: tuple[int, ...] = ()  # prefix widths of the Matryoshka loss, () for whole vectors
     batches_a_step: int = 1
     checkpoint_every_seconds: float = 120.0
-    checkpoint_every_steps: int | None = None
     chunks: ChunkSizes = field(default_factory=ChunkSizes)
     switches: Switches = field(default_factory=Switches)
     values: Mapping[str, Any] = field(default_factory=dict)  # of the fields of the run, stored in checkpoints
@@ -368,9 +367,6 @@ def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
 
 def _is_due(settings: TrainSettings, step: int, seconds: float) -> bool:
     """Return whether a checkpoint is due after this step."""
-    interval = settings.checkpoint_every_steps
-    if interval is not None and step % interval == 0:
-        return True
     return seconds >= settings.checkpoint_every_seconds or step == settings.num_steps
 
 

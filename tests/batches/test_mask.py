@@ -134,6 +134,16 @@ def test_batches_mask_known_positives() -> None:
             assert masked[position, column] == (is_positive and column != position)
 
 
+def test_known_positives_mask_queries_in_both_directions() -> None:
+    """The queries a and b share no text, but a also has the document of b."""
+    queries, documents, rows = ["a", "a", "b"], ["x", "y", "y"], np.array([0, 2])
+    query_keys, document_keys = (compute_content_keys(texts)[rows] for texts in (queries, documents))
+    known_BM = find_known(queries, documents).find_in_batch(rows, document_keys)
+    masked_BM = mask_false_negatives(document_keys, None, known_BM=known_BM)
+    masked = mask_directions(query_keys, document_keys, masked_BM, None, known_BM=known_BM)
+    assert masked[:, 2:6].tolist() == [[False, True, False, True], [True, False, True, False]]
+
+
 def test_own_text_is_no_negative() -> None:
     """A document with the text of a query, from a pair in which roles are swapped, is masked and never mined."""
     queries, documents = ["open a valve", "turn left", "a fan"], ["turn left", "Open a  valve", "a fan is a fan"]

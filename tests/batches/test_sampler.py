@@ -267,3 +267,8 @@ def test_equal_centroids_are_all_visited() -> None:
 def test_missing_start_is_refused() -> None:
     with pytest.raises(ValueError, match="start is 3: there are 3 centroids"):
         greedy_tour(np.eye(3, dtype=np.float32), 3)
+
+
+def test_order_of_many_clusters() -> None:
+    """Numbers of clusters may need more than 16 bits."""
+    assert pack._compute_stable_order(np.array([70_000, 1, 65_536, 1])).tolist() == [1, 3, 2, 0]

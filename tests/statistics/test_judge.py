@@ -20,7 +20,8 @@ from repro.report.tables import format_in_unit
 from repro.spec import TRAINED, Claim, Correlation, Identity, Run, base, by_scale, grid, term
 from repro.spec.registry import experiments, find_experiment
 from repro.statistics.bootstrap import paired_bootstrap
-from repro.statistics.judge import WORDS, Comparison, Judgement, choose_word, is_early, judge_all
+from repro.statistics.contrasts import find_runs
+from repro.statistics.judge import WORDS, Comparison, Judgement, choose_word, compare, is_early, judge_all
 from repro.statistics.units import load_units, read_metric, stratified_mean
 
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -327,6 +328,25 @@ def test_open_claim_has_80_percent_power(headlines: tuple[str, ...], level: floa
     assert judgement.word == "OPEN" and num_seeds is not None
     powers = [TTestPower().power(size, number, level) for number in (num_seeds - 1, num_seeds)]
     assert powers[0] < 0.8 <= powers[1]
+
+
+def test_hardest_comparison_decides_the_seeds(tmp_path: Path) -> None:
+    judgement = judge(make_order(), write_pairs(tmp_path, [0.02, -0.01, 0.03, -0.02, 0.01]))
+    (comparison,) = judgement.comparisons
+    harder = replace(comparison, effect=0.7 * comparison.effect)
+    few, many = (
+        replace(judgement, comparisons=comparisons).estimate_seeds() for comparisons in [(comparison,), (harder,)]
+    )
+    assert few is not None and many is not None and few < many
+    assert replace(judgement, comparisons=(comparison, harder)).estimate_seeds() == many
+
+
+def test_printed_value_is_subtracted(records: list[Record]) -> None:
+    claim = Claim.value("X.v", "", expected={term(NDCG, sampler="random"): 0.5}, margin=0.2, **ORIGIN)
+    by_run = {record.run: record for record in records}
+    evidence = find_runs(claim, claim.terms, by_run).collect(SEEDS, by_run)
+    ((comparison,), _) = compare(claim, evidence)
+    assert comparison.by_seed == pytest.approx([0.03 * seed for seed in SEEDS])
 
 
 def test_descriptive_claim_has_no_word(records: list[Record]) -> None:

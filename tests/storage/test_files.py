@@ -10,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from benchmarks import generated_pairs
+from repro.model.encoding import write_tensors
 from repro.records.store import write_record
 from repro.spec import base
 from repro.storage import arrays, files
 from repro.storage.arrays import group_rows_by_code, take_rows
 from repro.storage.files import atomic_file, atomic_folder
+from repro.train.checkpoint import MetricsLog
 
 
 def test_special_files_are_never_replaced(tmp_path: Path) -> None:
@@ -53,6 +56,13 @@ def test_files_are_synced_before_rename(tmp_path: Path, events: list[str]) -> No
     with atomic_folder(tmp_path / "made") as part:
         (part / "a").write_text("a")
     assert events == ["sync file", "sync folder", "rename", "sync folder"]
+    events.clear()
+    write_tensors({"a": torch.ones(1)}, tmp_path / "checkpoint.safetensors")
+    assert events == ["sync file", "rename", "sync folder"]
+    with MetricsLog(tmp_path, 0) as log:
+        events.clear()
+        log.sync()
+    assert events == ["sync file"]
 
 
 @pytest.mark.parametrize("must_be_first", [False, True])

@@ -74,7 +74,7 @@ def train_until_killed(folder: Path, step: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     torch.set_num_threads(1)
-    run(folder, checkpoint_every_steps=3, on_step=kill)
+    run(folder, checkpoint_every_seconds=0.0, on_step=kill)
 
 
 def test_killed_training_resumes_from_checkpoint(tmp_path: Path, uninterrupted: Any) -> None:
@@ -84,7 +84,7 @@ def test_killed_training_resumes_from_checkpoint(tmp_path: Path, uninterrupted: 
     assert child.exitcode == -signal.SIGKILL and len(read_metrics(tmp_path)) == 8
     with (tmp_path / "metrics.jsonl").open("a") as log:
         log.write('rubbish\n{"step": 9, "lo')  # a damaged line, and one that is cut short
-    assert assert_resumes_as(uninterrupted, tmp_path) == [7, 8, 9, 10], "the last checkpoint was that of step 6"
+    assert assert_resumes_as(uninterrupted, tmp_path) == [8, 9, 10], "the last checkpoint was that of step 7"
 
 
 def test_finished_training_is_not_repeated(tmp_path: Path, uninterrupted: Any) -> None:
@@ -121,7 +121,7 @@ def test_full_disk_keeps_last_checkpoint(tmp_path: Path, uninterrupted: Any) -> 
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
     try:
         with pytest.raises(OSError, match=r"could not write .*untouched") as failed:
-            run(tmp_path, checkpoint_every_steps=4)
+            run(tmp_path, checkpoint_every_seconds=0.0)
         assert failed.value.errno == errno.EFBIG, "the error number of the system is kept"
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -138,6 +138,8 @@ def hash_checkpoint(folder: Path) -> str:
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_non_finite_step_changes_nothing(tmp_path: Path, what: str, uninterrupted: Any) -> None:
     """Weights, log and checkpoint stay as they were before the step, and the run can be resumed."""
+    with pytest.raises(Interrupted):
+        run(tmp_path, should_stop=stop_after(6))
     model, before = build_small_model(), {}
 
     def spoil_after_7(line: dict[str, Any]) -> None:
@@ -148,7 +150,7 @@ def test_non_finite_step_changes_nothing(tmp_path: Path, what: str, uninterrupte
 
     rate = compute_learning_rate(8, peak=1e-2, num_warmup_steps=2, num_steps=10)
     with pytest.raises(ValueError, match=rf"^step 8 of 10: loss .* at learning rate {rate:.3g}: not finite") as caught:
-        run(tmp_path, model, checkpoint_every_steps=3, on_step=spoil_after_7)
+        run(tmp_path, model, on_step=spoil_after_7)
     assert (": loss nan, norm" in str(caught.value)) == (what == "loss")
     assert hash_checkpoint(tmp_path) == before["checkpoint"] and len(read_metrics(tmp_path)) == 7
     for name, value in model.state_dict().items():

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from repro.model.contextual import Model
+from repro.model.contextual import ContextualModel, Model, fill_context
 from repro.stopping import Interrupted
 from repro.train import set_apart
 from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, has_final_weights, read_metrics
 from repro.train.feed import SetApart
 from repro.train.loop import train
-from repro.train.set_apart import SET_APART_LOSS, compute_set_apart_loss, is_measured_after
+from repro.train.set_apart import SET_APART_LOSS, compute_set_apart_loss, is_measured_after, select_tokens
 from tests.model.samples import build_small_model
 from tests.train.fixtures import assert_close_weights, draw_tokens, make_settings, make_small_data, stop_after
 
@@ -52,14 +52,31 @@ def assert_equal_weights(model: Model, expected: Model) -> None:
     assert_close_weights(model.state_dict(), expected.state_dict(), rtol=0, atol=0)
 
 
-def test_loss_is_the_cross_entropy() -> None:
-    """The reference is computed in numpy from cosines divided by the temperature."""
-    model = build_small_model(architecture="biencoder").eval()
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_loss_is_the_cross_entropy(architecture: str) -> None:
+    """The reference is computed in numpy from cosines divided by the temperature. The context is drawn from documents."""
+    model = build_small_model(architecture=architecture).eval()
+    if isinstance(model, ContextualModel):
+        rows = fill_context(len(APART.documents), model.config.num_contexts, 0)
+        model.set_context_tokens(select_tokens(APART.documents, rows))
     queries, documents = (model.encode_tokens(tokens).astype(np.float64) for tokens in APART)
     scores = queries @ documents.T / TEMPERATURE
     expected = np.mean(np.log(np.exp(scores - scores.max()).sum(1)) + scores.max() - np.diag(scores))
     loss = compute_set_apart_loss(model, APART, seed=0, temperature=TEMPERATURE)
     assert loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_loss_of_training_is_measured(tmp_path: Path) -> None:
+    """The pairs set apart are scored by the loss and widths of the training run."""
+    model = build_small_model(architecture="biencoder")
+    settings = {"num_steps": 3, "num_warmup_steps": 1, "loss": "icl", "nested_sizes": (4, 8)}
+    data = replace(make_small_data(), filter=None, set_apart=APART)
+    train(model, data, make_settings(**settings), folder=tmp_path)
+    options = {"seed": 0, "temperature": TEMPERATURE}
+    expected = compute_set_apart_loss(model.eval(), APART, loss="icl", widths=(4, 8), **options)
+    losses = read_losses(tmp_path)
+    assert min(losses.values()) == pytest.approx(expected, rel=1e-4)
+    assert expected != pytest.approx(compute_set_apart_loss(model, APART, **options), rel=1e-2)
 
 
 def test_lowest_loss_is_kept(uninterrupted: Training) -> None:
