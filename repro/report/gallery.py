@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +78,7 @@ def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]], scale: str
     content = json.dumps([settings, [dict(row) for row in rows], code], default=repr, sort_keys=True)
     if figure.draw is not None:
         # the whole module, because `draw` uses its helpers and constants
-        content += inspect.getsource(inspect.getmodule(figure.draw))
+        content += inspect.getsource(sys.modules[figure.draw.__module__])
     content += describe_claim_seeds(figure, scale, rows)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
