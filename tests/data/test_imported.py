@@ -429,7 +429,8 @@ def test_pairs_next_to_collections_are_not_ignored(tmp_path: Path) -> None:
     (tmp_path / "all" / "scores.csv").write_text("model,ndcg\nminilm,0.5\n")
     (tmp_path / "all" / "scores.jsonl").write_text('{"model": "minilm", "ndcg": 0.5}\n')
     assert import_source(tmp_path / "all", name="judged").only_evaluates
-    (tmp_path / "all" / "scores.csv").unlink()
+    for ending in ("csv", "jsonl"):
+        (tmp_path / "all" / f"scores.{ending}").unlink()
     write_rows(tmp_path / "all" / "x.jsonl", make_rows())
     with pytest.raises(ValueError, match=r"files of pairs \(x\.jsonl\) and collections .*\(exam\).*--evaluate-on"):
         import_source(tmp_path / "all", name="mine")

@@ -91,7 +91,7 @@ def test_odd_labels_are_no_numbers(tmp_path: Path, label: str) -> None:
     rows = [{"query": f"q {n}", "document": f"d {n}", "label": text} for n, text in enumerate(["1", label, "0"])]
     imported, documents, _ = import_rows(tmp_path, write_rows(tmp_path / "rows.jsonl", rows))
     assert (documents, imported.counts["malformed"]) == (["d 0"], 1)
-    with pytest.raises(ValueError, match=rf"no pair to train on: .*{label}"):
+    with pytest.raises(ValueError, match=rf"1 of 1 rows are not pairs; .*{label}"):
         import_rows(tmp_path / "odd", write_rows(tmp_path / "odd.csv", rows[1:2]))
 
 
