@@ -317,7 +317,8 @@ def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], p
         return model
     # All processes take the same decision, because training the first phase needs all of them.
     if not any_process(read_checkpoint_step(folder) > 0, device()):
-        _check_first_warmup(inputs.first_phase)
+        if inputs.first_phase.run.num_steps is None:
+            _check_first_warmup(inputs.first_phase)
         pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
         model.load_state_dict(pretrained.state_dict())
     return model
