@@ -153,7 +153,7 @@ def test_killed_shard_is_done_again() -> None:
     launch(RUN, profile=profile)
     shards = list_shards(get_cluster_stage(), 3)
     wait_until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in read_trace())
-    description = Snapshot().list_unbuilt_stages([RUN])[get_cluster_stage().title]
+    description = Snapshot().list_unbuilt_stages(get_statuses([RUN]))[get_cluster_stage().title]
     assert description.startswith("2 of 3 shards built, 1 being built")
     os.kill(find_owner(get_stage_item(shards[1]).lease_folder).pid, signal.SIGKILL)
     wait_until(lambda: not get_statuses([RUN])[0].live_on)
