@@ -2,7 +2,7 @@
 
 1. Shard i of n is a stage of its own in the folder KEY.shards/i-of-n, next to the whole stage. It has its own lease and
    digests, and it is complete or absent. After a kill, only the interrupted shards are built again.
-2. A shard stores the digests of its inputs. If they have changed, it is refused instead of joined.
+2. A shard stores the digests of its inputs and the commit of its encoder. If they differ, it is not joined.
 3. The join verifies every shard and writes the whole stage. Its bytes do not depend on the number of shards. Then the
    shards are removed.
 """
@@ -124,11 +124,22 @@ def merge_shards(stage: Stage, num_shards: int) -> Stage:
             shard.build()
             # Shards may come from other machines, so their files are read again.
             shard.check(deep=True)
+        _check_made_with(shards)
         sharding.join(folder, [shard.path for shard in shards])
 
-    return Joined(
-        **{stage_field.name: getattr(stage, stage_field.name) for stage_field in fields(Stage)} | {"make": make}
-    )
+    replaced = {"make": make, "made_with": lambda: shards[0].read_build_metadata().get("made_with", {})}
+    return Joined(**{stage_field.name: getattr(stage, stage_field.name) for stage_field in fields(Stage)} | replaced)
+
+
+def _check_made_with(shards: tuple[Shard, ...]) -> None:
+    """Raise ValueError if shards were built with different encoders, such as two commits of the hub."""
+    first = shards[0].read_build_metadata()
+    for shard in shards:
+        if (other := shard.read_build_metadata()) != first:
+            raise ValueError(
+                f"shard {shards[0].title} was built with {first}, shard {shard.title} with {other}: remove the folder "
+                f"{shard.path.parent} and all shards are built again"
+            )
 
 
 def find_stage(name: str, stages: tuple[Stage, ...]) -> Stage:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,20 @@ def test_changed_input_is_refused(own_home: Path) -> None:
     shutil.rmtree(first.path)
     assert (merge_shards(changed_stage, 2).build() / "all").read_text() == "another 1, another 2"
     assert sorted(built_parts) == [1, 2]
+
+
+def test_shards_of_two_commits_are_not_joined(own_home: Path) -> None:
+    stage, _ = make_stage()
+    shards = list_shards(stage, 2)
+    for shard, commit in zip(shards, ("abc", "def"), strict=True):
+        replace(shard, made_with=lambda commit=commit: {"commit": commit}).build()
+    with pytest.raises(ValueError, match=r"1-of-2 was built with .*'abc'.*2-of-2 with .*'def'.*are built again"):
+        merge_shards(stage, 2).build()
+    assert not stage.is_built
+    shutil.rmtree(shards[1].path)
+    replace(shards[1], made_with=lambda: {"commit": "abc"}).build()
+    merge_shards(stage, 2).build()
+    assert stage.read_build_metadata() == {"made_with": {"commit": "abc"}}
 
 
 def test_damaged_shard_is_not_joined(own_home: Path) -> None:
