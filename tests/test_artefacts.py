@@ -12,7 +12,7 @@ from repro.cli.main import open_door
 from repro.data.paper.hub import UNSUPERVISED
 from repro.records.golden import list_golden_runs
 from repro.report.figure_data import series_at
-from repro.spec import Experiment, Figure, Identity
+from repro.spec import Experiment, Figure, Identity, depends_on_seed
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER
@@ -65,6 +65,7 @@ def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
         assert bool(runs) is (scale in experiment.scales) and all(run.measure for run in runs)
         if not runs:
             continue
+        drawn = {run.seed for run in runs if depends_on_seed(run)}
         for figure in figures:
             for series in series_at(figure, runs):
                 assert any(map(series.runs.matches, runs)), f"{figure.name} at {scale}: {series.label}"
@@ -72,6 +73,8 @@ def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
             is_judged = scale != "smoke" and (not claim.scales or scale in claim.scales)
             unmet = [str(term.runs) for term in claim.terms if not any(map(term.runs.matches, runs))]
             assert not (is_judged and unmet), f"{claim.id} at {scale} needs runs that the experiment does not declare"
+            seeds = set(claim.declared_seeds(scale)) if is_judged and claim.terms else set()
+            assert not drawn or seeds <= drawn, f"{claim.id} at {scale}: runs have the seeds {sorted(drawn)}"
 
 
 def test_paper_claims_are_complete() -> None:
@@ -79,7 +82,8 @@ def test_paper_claims_are_complete() -> None:
     ids = [claim.id for experiment in experiments() for claim in experiment.claims]
     assert len(ids) == len(set(ids)), "ids of claims must be unique"
     of_papers = {f"{artefact}.{letter}" for artefact, letters in CLAIMS.items() for letter in letters}
-    assert of_papers == {id for id in ids if id.split(".")[0] not in OWN_PREFIXES}
+    found = {id for id in ids if id.split(".")[0] not in OWN_PREFIXES}
+    assert of_papers == found, f"add to CLAIMS, or begin with one of OWN_PREFIXES: {sorted(of_papers ^ found)}"
 
 
 def test_paper_arithmetic_holds_or_is_erratum() -> None:

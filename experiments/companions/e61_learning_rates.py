@@ -6,7 +6,6 @@ from experiments.companions.e33_improved_loss import make_first_phase
 from experiments.companions.e36_stages import BOTH_PHASES, FINE_TUNED, PRETRAINED, make_fine_tuning
 from experiments.companions.e39_model_size import SIZES, get_width_at
 from experiments.fresh import RATES as SEEDS
-from experiments.fresh import declare
 from experiments.shared import A_POINT_IS_SMALL, BEYOND_CHANCE, MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
@@ -65,7 +64,7 @@ TUNING = Figure(
     **SCORE_LINES,
 )
 
-COMMON: dict[str, Any] = declare(SEEDS, SEEDS) | {"stated": "2026-11-27"}
+COMMON: dict[str, Any] = {"seeds": SEEDS, "stated": "2026-11-27"}
 
 
 def tuned(row: dict[str, Any], index: int) -> Term:

@@ -1,6 +1,6 @@
 """Which documents serve as context: random ones of the corpus, centres, typical, diverse or relevant ones.
 
-The paper samples at random (§5). Trained models are evaluated again, and nothing is trained.
+The paper samples at random (§9.12). Trained models are evaluated again, and nothing is trained.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ def score(way: str) -> Term:
 
 
 COMMON: dict[str, Any] = {
-    "source": "our question: §5 samples the context at random",
+    "source": "our question: §9.12 samples the context at random",
     "stated": "2026-11-25",
     "scales": ("desk", "mini"),
     "seeds": by_scale(SEEDS),  # declared with the claims

@@ -1,6 +1,6 @@
 """Score mteb tasks under up to three contexts (table 2). Tasks are offline ones, or those of MTEB if its data is cached.
 
-- `own`: the context comes from the corpus of each task, never from its queries (§5).
+- `own`: the context comes from the corpus of each task, never from its queries (§9.12).
 - `random`: the same documents of the training text for every task.
 - `null`: no context.
 

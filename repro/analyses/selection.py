@@ -5,7 +5,7 @@
    nearest to the queries. The last one reads the test queries. It is an upper bound, and no way to use a model.
 3. The collection is searched under each selection.
 
-The paper samples at random (§5). Shapes: D documents, Q queries, C contexts, H dimensions.
+The paper samples at random (§9.12). Shapes: D documents, Q queries, C contexts, H dimensions.
 """
 
 from __future__ import annotations

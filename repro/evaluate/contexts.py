@@ -2,7 +2,7 @@
 
 Kinds of context:
 
-- `own`: a seeded sample of the searched corpus, never of its queries (§5).
+- `own`: a seeded sample of the searched corpus, never of its queries (§9.12).
 - `wrong`: the same of another corpus, from another family if possible. Each corpus serves once.
 - `random`: a seeded sample of general text, such as training documents.
 - `null`: the null vector of the model in every slot.

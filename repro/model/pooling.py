@@ -1,4 +1,4 @@
-"""Pool token states into one or several vectors per text, over real tokens only (§4.2, mean pooling; figure 18).
+"""Pool token states into one or several vectors per text, over real tokens only (§5, mean pooling; figure 18).
 
 For T vectors, a text of n tokens is divided into T segments of equal length (±1), and each is averaged. The segments
 depend on n, not on the padded width, so a vector does not depend on the batch. An empty segment of a very short text
