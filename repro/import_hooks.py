@@ -20,8 +20,8 @@ from repro.storage.paths import SOURCES
 FOLDERS = ("experiments", "figures", "slurm")
 SOURCE = """import sys
 from repro.cli.errors import end_without_traceback
-from repro.cli.main import open_door
-status = open_door({name!r})
+from repro.cli.main import run_artefact_module
+status = run_artefact_module({name!r})
 end_without_traceback()
 sys.exit(status)
 """

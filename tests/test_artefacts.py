@@ -8,7 +8,7 @@ import pytest
 
 from experiments.e11_data import PRETRAINING
 from experiments.unjudged import ERRATA, NOT_JUDGED
-from repro.cli.main import open_door
+from repro.cli.main import run_artefact_module
 from repro.data.paper.hub import UNSUPERVISED
 from repro.records.golden import list_golden_runs
 from repro.report.figure_data import series_at
@@ -45,7 +45,7 @@ def test_every_artefact_runs_at_smoke(
     """Slow: trains the smoke runs of every experiment."""
     for number, name in enumerate(experiment.artefact_names):
         monkeypatch.setattr(sys, "argv", [f"repro.{name}", "--scale", "smoke"])
-        assert open_door(name) == 0, capsys.readouterr().err
+        assert run_artefact_module(name) == 0, capsys.readouterr().err
         output = capsys.readouterr()
         assert f"{name} at scale smoke" in output.out
         assert number == 0 or "0 to run" in output.out, "artefacts of one experiment share its runs"

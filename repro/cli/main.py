@@ -105,7 +105,7 @@ def main() -> None:
     sys.exit(status)
 
 
-def open_door(name: str) -> int:
+def run_artefact_module(name: str) -> int:
     """Run one artefact for `python -m repro.NAME`, with the options of `repro run`, and return the exit code."""
 
     prepare_process()

@@ -12,7 +12,7 @@ from repro.pipeline.needs import domain_codes
 from repro.pipeline.stages import StageGraph
 from repro.planning.cost import list_training_phases
 from repro.planning.pairs import count_domain_sizes, count_pairs, get_printed_sizes, list_sources
-from repro.spec import TRAINED, Run, needs_surrogate
+from repro.spec import TRAINED, Run, draws_within_domains, needs_surrogate
 from repro.spec.identity import run_id
 
 
@@ -33,7 +33,7 @@ def find_oversized(runs: Iterable[Run]) -> dict[Run, str]:
     messages: dict[Run, str] = {}
     for run in runs:
         for phase in list_training_phases(run):
-            pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column, phase.sampler == "random")
+            pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column, draws_within_domains(phase))
             for name, limit, num_more in _list_limits(phase):
                 # Many runs of a sweep share their pairs, so each selection is counted once per limit.
                 if (limit, *pairs) not in known_sizes:
@@ -63,10 +63,10 @@ def _list_limits(phase: Run) -> list[tuple[str, str, int]]:
 def count_largest_domain(run: Run) -> int | None:
     """Return the number of pairs in the largest domain of a run, or an upper bound, or None if it is unknown.
 
-    All pairs are one domain if the sampler is "random".
+    All pairs are one domain if batches are not drawn within domains.
     """
     num_pairs = count_pairs(run)
-    has_one_domain = run.sampler == "random"
+    has_one_domain = not draws_within_domains(run)
     if get_printed_sizes(run.corpus) and not has_one_domain:
         sources = list_sources(run)
         num_corpus_pairs = count_pairs(replace(run, num_pairs=None))

@@ -33,7 +33,7 @@ from repro.planning.plan import make_plan
 from repro.records.lookup import read_runs
 from repro.report.own_corpus import format_searched
 from repro.report.scores import get_model_name
-from repro.spec import TRAINED, Run, base
+from repro.spec import TRAINED, Run, base, draws_within_domains
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
 from repro.spec.start import FROM_WORDS
@@ -209,7 +209,7 @@ class Planned:
     def _list_unused(self) -> list[str]:
         """Return a warning if domains are smaller than a batch, so that their pairs are never trained on."""
         run = self.runs[0]
-        if run.architecture not in TRAINED or run.domain_column != "domain" or run.sampler == "random":
+        if run.architecture not in TRAINED or run.domain_column != "domain" or not draws_within_domains(run):
             return []
         small = [size for size in self.domain_sizes if 0 < size < run.batch_size]
         if not small:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from repro.statistics.judge import Comparison, Judgement
 
 INTERVAL_NOTE = "95 % intervals that are not corrected for multiple tests"
-OUTDATED_NOTE = "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones"
+OUTDATED_NOTE = (
+    "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones, after your own "
+    "old ones are moved out of out/records/"
+)
 ALSO_SHOWN_FOR = {"max_tokens": ("surrogate",)}
 """Fields that are also shown for untrained reference systems."""
 LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")

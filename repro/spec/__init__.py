@@ -26,6 +26,7 @@ from repro.spec.run import (
     Run,
     base,
     depends_on_seed,
+    draws_within_domains,
     get_batch_key,
     get_first_phase,
     get_training_run,

@@ -20,6 +20,7 @@ from repro.spec.run import (
     check_field_value,
     check_run_warmup,
     depends_on_seed,
+    draws_within_domains,
     needs_surrogate,
 )
 from repro.spec.start import resolve_encoders
@@ -184,7 +185,9 @@ def _applies(name: str, run: Run) -> bool:
             # the first phase may have clusters of its own
             return reranks or needs_surrogate(run) or run.pretraining_cluster_size is not None
         if name == "domain_column":
-            divides = run.sampler != "random" or run.num_hard_negatives > 0 or run.pretraining_cluster_size is not None
+            divides = (
+                draws_within_domains(run) or run.num_hard_negatives > 0 or run.pretraining_cluster_size is not None
+            )
             return divides or analysis.reads_pairs or analysis.samples_pairs
         if name == "mined_negatives":
             return run.num_hard_negatives > 0

@@ -282,6 +282,11 @@ def is_blind(run: Run) -> bool:
     return run.sequence_dropout == 1
 
 
+def draws_within_domains(run: Run) -> bool:
+    """Return whether the pairs of a batch come from one domain."""
+    return run.sampler != "random"
+
+
 def depends_on_seed(run: Run) -> bool:
     """Return whether a run's numbers depend on its seed."""
     return run.architecture in TRAINED or MEASURES[run.measure].samples_pairs

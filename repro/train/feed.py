@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from repro.batches.negatives import list_document_rows
+from repro.batches.sampler import DroppedPairs
 from repro.data.tokens import JoinedTokens, Tokens
 from repro.model.texts import make_texts
 from repro.seeds import derive, make_rng
@@ -39,6 +40,19 @@ class Batches(Protocol):
 
     def at(self, number: int) -> np.ndarray:
         """Return the pair indices of a batch, int64 (B,)."""
+        ...
+
+
+class Sampler(Batches, Protocol):
+    """The batches of a run, with the numbers that the trainer needs."""
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        ...
+
+    @property
+    def dropped_pairs(self) -> DroppedPairs:
+        """Pairs that an epoch drops, on average."""
         ...
 
 

@@ -44,7 +44,7 @@ from repro.train.checkpoint import (
     read_state,
 )
 from repro.train.chunks import ChunkSizes, choose_chunks, read_chunks_variable
-from repro.train.feed import Filtered, SetApart, TrainData
+from repro.train.feed import Filtered, Sampler, SetApart, TrainData
 from repro.train.loop import TrainSettings, make_optimizer, measure_gpu_bytes, train
 from repro.train.parallel import any_process, count_processes, join_processes, rank
 from repro.train.set_apart import SET_APART_LOSS
@@ -212,7 +212,7 @@ def make_step_reporter(
 
 def prepare_training(
     inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress
-) -> tuple[Model, TrainData, TrainSettings, BatchSampler | MixedSampler]:
+) -> tuple[Model, TrainData, TrainSettings, Sampler]:
     """Return the model before training in `folder`, the training data, the settings and the sampler."""
     run = inputs.run
     sampler = build_sampler(inputs)
@@ -404,7 +404,7 @@ def check_model(run: Run) -> None:
         )
 
 
-def build_sampler(inputs: Inputs) -> BatchSampler | MixedSampler:
+def build_sampler(inputs: Inputs) -> Sampler:
     """Build the sampler of a run."""
     run, pairs = inputs.run, inputs.pairs
     if run.mixing_alpha is not None:

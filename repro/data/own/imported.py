@@ -312,7 +312,7 @@ def _build_corpus(corpus: ImportedCorpus, folder: Path) -> None:
         num_answers, keeps_answers = holdout.count_answers(iter_rows(Counter()), answers, form)
     iter_training_rows = partial(iter_rows, answers=answers, keeps_answers=keeps_answers)
     rows = iter_training_rows(counts)
-    # The rows are read twice more, each time from disk, because they may not fit into memory.
+    # The rows may not fit into memory. Each pass reads them from disk: up to two select pairs set apart, the last writes.
     set_apart = holdout.select_set_apart(lambda: iter_training_rows(Counter()), corpus.drawn_side)
     if set_apart:
         write_pairs(folder / SET_APART_FILE, set_apart, with_negatives=True)
