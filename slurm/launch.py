@@ -237,7 +237,7 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
         "timeout_min": minutes,
         "mem_gb": memory_gb,
         "cpus_per_task": cpus,
-        "gpus_per_node": None if gres else gpus or None,
+        "gpus_per_node": None if _names_gpus(gres) else gpus or None,
         "nodes": 1 if batch.is_stage else profile.num_nodes,
         "tasks_per_node": 1,
         "stderr_to_stdout": True,
@@ -259,15 +259,21 @@ def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[s
 
 
 def _get_stage_gres(profile: Profile) -> str | None:
-    """Return the request of a stage: that of a run with the number of GPUs of a stage.
+    """Return the request of a stage: that of a run with the number of GPUs of a stage. None if nothing is left."""
+    parts = []
+    for part in filter(None, profile.gres.split(",")):
+        # "gpu:a100:8", or "gpu:a100" for one. "gpu:8" has no type.
+        counted = re.fullmatch(r"(gpu(?::(?!\d+$)[^:,()]+)?)(:\d+)?", part)
+        if not _names_gpus(part):
+            parts.append(part)
+        elif profile.stage_gpus:
+            parts.append(f"{counted[1]}:{profile.stage_gpus}" if counted else part)
+    return ",".join(parts) or None
 
-    None if it needs no GPU or no type of GPU is named.
-    """
-    # "gpu:a100:8", or "gpu:a100" for one. "gpu:8" has no type.
-    parts = {part: re.fullmatch(r"(gpu:(?!\d+$)[^:,()]+)(:\d+)?", part) for part in profile.gres.split(",")}
-    if not profile.stage_gpus or not any(parts.values()):
-        return None
-    return ",".join(f"{typed[1]}:{profile.stage_gpus}" if typed else part for part, typed in parts.items())
+
+def _names_gpus(gres: str | None) -> bool:
+    """Return whether a request of --gres is, among others, for GPUs or parts of them."""
+    return any(part.partition(":")[0] in ("gpu", "shard", "mps") for part in (gres or "").split(","))
 
 
 def make_python_command(profile: Profile) -> str:

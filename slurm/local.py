@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 
 from repro.planning.cost import NO_WORK, count_operations, list_training_phases
@@ -29,7 +30,7 @@ from repro.storage.lease import EXIT_LOST, acquire, get_live_owner
 from repro.storage.paths import get_local_records, get_sweeps_folder, import_environment, run_folder
 from repro.storage.platform_info import count_usable_cores
 from repro.text import count_noun, format_seconds
-from slurm.profiles import Profile
+from slurm.profiles import Profile, check_processes_per_gpu
 from slurm.ranks import THREADS
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
@@ -68,7 +69,8 @@ def list_visible_gpus() -> list[str]:
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         # -1 hides all GPUs.
         return [gpu for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if gpu not in ("", "-1")]
-    if shutil.which("nvidia-smi") is None:
+    # The build of torch for CPUs uses no GPU.
+    if version("torch").endswith("+cpu") or shutil.which("nvidia-smi") is None:
         return []
     completed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
     return [str(index) for index, line in enumerate(completed.stdout.splitlines()) if line.startswith("GPU ")]
@@ -87,6 +89,8 @@ def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list
     gpus_per_slot = count_gpus_per_run(profile, gpus)
     if gpus_per_slot > len(gpus):
         raise ValueError(f"profile {profile.name} gives each run {gpus_per_slot} GPUs, this machine shows {list(gpus)}")
+    if gpus_per_slot:
+        check_processes_per_gpu(profile.name, profile.num_processes, gpus_per_slot)
     if gpus_per_slot:
         max_slots = len(gpus) // gpus_per_slot
     else:

@@ -2,8 +2,9 @@
 
 1. The first node announces a meeting.
 2. Each other node writes that it has arrived, then what it sees: digests of the stages (checked against its files), the
-   code and the versions. Only the arrival has a time limit, because a node may read terabytes for the digests.
-3. The first node compares these with its own view and publishes the address and port for torchrun's processes.
+   code and the versions. Only the arrival has a time limit, because a node may read terabytes for the digests. A lease
+   shows that it is still alive meanwhile.
+3. The first node compares these with its own view and publishes the address and port at which the ranks meet.
 4. All nodes start their ranks. When the first node ends, the others end too.
 
 Each attempt of a job has its own folder, so that files of an earlier attempt are never mistaken for an answer.
@@ -26,7 +27,7 @@ from repro.spec import run_from_fields
 from repro.spec.identity import run_id
 from repro.storage.digests import hash_json
 from repro.storage.files import read_json, write_json
-from repro.storage.lease import get_lease_timeout, get_live_owner
+from repro.storage.lease import acquire, get_lease_timeout, get_live_owner
 from repro.storage.paths import get_home, run_folder
 from slurm.signals import Stop
 from slurm.states import get_run_item
@@ -75,7 +76,13 @@ def call_meeting(job: Mapping[str, Any], attempt: str, stop: Stop) -> Meeting:
             if stop():
                 raise stop.stopped()
             time.sleep(POLL_SECONDS)
+            is_alive = get_live_owner(_get_lease_folder(folder, node)) is not None
+            # Read after this check, because a node ends its lease after its report.
             report = dict(read_json(path))
+            if not is_alive and not report.keys() & {"seen", "error"}:
+                raise ValueError(
+                    f"node {node} ({report['host']}) ended while it read the stages; its log is next to this one"
+                )
         if report is None:
             absent = f"node {node} of {job['num_nodes']} did not arrive within {_get_timeout():.0f} s"
             raise ValueError(f"{absent}: every node must see {get_home()}; its log is next to this one")
@@ -101,13 +108,17 @@ def join_meeting(job: Mapping[str, Any], node: int, attempt: str, stop: Stop) ->
             f"node {node}: no message from the first node in {_get_timeout():.0f} s; do both see {folder}?"
         )
     if not announcement["is_over"]:
-        write_json(folder / f"node-{node}.json", {"host": host})
-        try:
-            digests = compute_node_digests(job)
-        except ValueError as error:
-            write_json(folder / f"node-{node}.json", {"host": host, "error": str(error)})
-            raise
-        write_json(folder / f"node-{node}.json", {"host": host, "seen": digests})
+        lease = acquire(_get_lease_folder(folder, node))
+        assert lease is not None, "each node has its own folder in each attempt"
+        with lease:
+            write_json(folder / f"node-{node}.json", {"host": host})
+            try:
+                digests = compute_node_digests(job)
+            # for example a disk that fails while a stage is read
+            except Exception as error:
+                write_json(folder / f"node-{node}.json", {"host": host, "error": str(error)})
+                raise
+            write_json(folder / f"node-{node}.json", {"host": host, "seen": digests})
     # The file is replaced by rename, so it is always complete.
     while True:
         meeting = Meeting(**read_json(folder / "meeting.json"))
@@ -150,6 +161,10 @@ def make_grace_check(job: Mapping[str, Any], attempt: str) -> Callable[[], bool]
 
 def _get_folder(job: Mapping[str, Any], attempt: str) -> Path:
     return run_folder(run_id(run_from_fields(job["run"]))) / "nodes" / attempt
+
+
+def _get_lease_folder(folder: Path, node: int) -> Path:
+    return folder / f"node-{node}"
 
 
 def _wait_for_file(path: Path, stop: Stop) -> dict[str, Any] | None:

@@ -94,6 +94,8 @@ class Profile:
         if num_gpus is not None and num_gpus != self.gpus_per_run:
             problem = f"gres={self.gres!r} requests {num_gpus} GPUs, and gpus_per_run={self.gpus_per_run}"
             raise ValueError(f"profile {self.name}: {problem}; set gpus_per_run={num_gpus}, or change gres")
+        if self.gpus_per_run:
+            check_processes_per_gpu(self.name, self.num_processes, self.gpus_per_run)
         if self.num_shards and self.pairs_per_shard:
             options = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
             raise ValueError(f"profile {self.name}: {options} both set the number of shards; keep one")
@@ -105,6 +107,14 @@ class Profile:
     def num_processes(self) -> int:
         """Data-parallel processes of one run per node."""
         return self.processes_per_run or max(1, self.gpus_per_run)
+
+
+def check_processes_per_gpu(name: str, num_processes: int, num_gpus: int) -> None:
+    """Raise ValueError if the processes of a run would share a GPU."""
+    if num_processes > num_gpus:
+        raise ValueError(
+            f"profile {name}: processes_per_run={num_processes} with {num_gpus} GPUs per run; each process needs its own"
+        )
 
 
 def _count_gpus(gres: str) -> int | None:

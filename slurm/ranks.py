@@ -10,6 +10,7 @@ its cores.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -46,7 +47,7 @@ IGNORE_SIGNALS = 'trap "" USR2 TERM INT; exec "$0" "$@"'
 PARENT_VARIABLE = "REPRO_RANKS_PARENT"
 LOOPBACK_DEVICE = "lo" if sys.platform == "linux" else "lo0"
 SECONDS_TO_END = 30.0
-"""Seconds that ranks may take to end once one of them has failed or the first node has left."""
+"""Seconds that ranks may take to end once one of them has failed or stopped, or the first node has left."""
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 """Environment variables that set the number of threads of a process. A job receives its number of cores in them."""
@@ -70,10 +71,12 @@ def run_ranks(job: Mapping[str, Any], stop: Stop, job_id: str = "") -> bool:
     description_file.write_text(json.dumps(dict(job)))
     meeting = call_meeting(job, make_attempt_id(job_id), stop) if job.get("num_nodes", 1) > 1 else None
     try:
-        status = _run_ranks(job, stop, description_file, meeting)
+        # A rank of another node that fails leaves this file. NCCL may not notice the failure for ten minutes.
+        has_to_end = failure.is_file if meeting else lambda: False
+        status = _run_ranks(job, stop, description_file, meeting, has_to_end=has_to_end)
     finally:
         request.unlink(missing_ok=True)
-    if status != 0 and not stop():
+    if (status != 0 or failure.is_file()) and not stop():
         num_ranks = job["num_processes"] * job.get("num_nodes", 1)
         details = failure.read_text() if failure.is_file() else f"status {status}"
         raise RuntimeError(f"one of {num_ranks} processes failed ({details}); see the log")
@@ -93,6 +96,9 @@ def follow(job: Mapping[str, Any], stop: Stop, job_id: str, node: int) -> None:
     description_file = run_folder(run_id(run_from_fields(job["run"]))) / DESCRIPTION
     status = _run_ranks(job, stop, description_file, meeting, node, has_to_end)
     if status != 0 and not stop() and not has_left(job, attempt):
+        # A rank that was killed has not recorded its failure.
+        with suppress(FileExistsError), description_file.with_name(FAILURE).open("x") as file:
+            file.write(f"a rank of node {node} on {socket.gethostname()}: status {status}")
         raise RuntimeError(f"a process of node {node} failed (status {status}); see this log")
 
 
@@ -152,9 +158,15 @@ def _run_ranks(
             for rank_environment in _make_rank_environments(job, meeting, node, Path(private_folder)):
                 ranks.append(subprocess.Popen(command, env=os.environ | import_environment() | rank_environment))
             # If one rank fails, the others would wait for it forever, so the loop ends at the first failure.
+            deadline = math.inf
             while any(rank.poll() is None for rank in ranks) and not _find_failure(ranks) and not has_to_end():
                 if stop():
                     description_file.with_name(STOP_REQUEST).touch()
+                    # A rank that stops outside training leaves the others waiting for it.
+                    if any(rank.poll() is not None for rank in ranks):
+                        deadline = min(deadline, time.monotonic() + SECONDS_TO_END)
+                if time.monotonic() > deadline:
+                    break
                 time.sleep(0.2)
             status = _find_failure(ranks)
         finally:

@@ -182,14 +182,13 @@ def _select_tasks(
     }
     # The clustering or the training of these would be refused, possibly after days of embedding.
     skipped |= {run_id(run): reason for run, reason in find_oversized(missing).items()}
-    tasks = build_tasks([run for run in missing if run_id(run) not in skipped], profile, code=code)
+    possible = [run for run in missing if run_id(run) not in skipped]
+    if options.limit is not None:
+        possible = _take_unblocked(possible, profile, options, code=code, skipped=skipped)
+    tasks = build_tasks(possible, profile, code=code)
     if not options.retry:
         skipped |= _find_blocked(tasks)
-    # The limit counts runs that can start, so it is applied last.
-    chosen = [run for run in missing if run_id(run) not in skipped]
-    if options.limit is not None and len(chosen) > options.limit:
-        chosen = chosen[: options.limit]
-        tasks = build_tasks(chosen, profile, code=code)
+    chosen = [run for run in possible if run_id(run) not in skipped]
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
     stopped_ids: list[str] = []
     if not options.retry:
@@ -206,6 +205,29 @@ def _select_tasks(
     for reason in skipped.values():
         progress(f"skipped: {reason}")
     return [task for task in tasks if task.name not in skipped], [*skipped, *stopped_ids]
+
+
+def _take_unblocked(
+    runs: Sequence[Run],
+    profile: Profile,
+    options: LaunchOptions,
+    *,
+    code: dict[str, object],
+    skipped: dict[str, str],
+) -> list[Run]:
+    """Return the first runs that can start, as many as the limit, and add blocked ones to `skipped`.
+
+    The runs after them are not looked at, because their data may be missing.
+    """
+    chosen: list[Run] = []
+    for run in runs:
+        if len(chosen) == options.limit:
+            break
+        blocked = {} if options.retry else _find_blocked(build_tasks([run], profile, code=code))
+        skipped |= blocked
+        if run_id(run) not in blocked:
+            chosen.append(run)
+    return chosen
 
 
 def _find_blocked(tasks: list[Task]) -> dict[str, str]:

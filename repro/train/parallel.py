@@ -17,12 +17,17 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+JOIN_TIMEOUT = timedelta(hours=2)
+"""The ranks check the digests of large stages before they join, each at its own speed. The job ends ranks that wait for a
+failed one."""
 
 
 def rank() -> int:
@@ -38,31 +43,32 @@ def count_processes() -> int:
 def join_processes(device: torch.device) -> None:
     """Join the process group that the environment describes. Without one, or on a second call, do nothing.
 
-    `REPRO_RANKS_STORE` names the rendezvous. Without it, the variables of `torchrun` are used.
+    The queue starts the processes and names the rendezvous in `REPRO_RANKS_STORE` (see `slurm/ranks.py`).
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_distributed():
+    url = os.environ.get("REPRO_RANKS_STORE")
+    if url and not _is_distributed():
+        rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        store = _open_store(url, rank, world_size)
         backend = "nccl" if device.type == "cuda" else "gloo"
-        url = os.environ.get("REPRO_RANKS_STORE")
-        if url:
-            rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-            store = _open_store(url, rank, world_size)
-            dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
-        else:
-            dist.init_process_group(backend)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
 
 
 def _open_store(url: str, rank: int, world_size: int) -> dist.Store:
     """Return the store at `file://PATH` or `tcp://ADDRESS:PORT`. Rank 0 serves a TCP store on that address only."""
     scheme, _, location = url.partition("://")
     if scheme == "file":
-        return dist.FileStore(location, world_size)
+        store = dist.FileStore(location, world_size)
+        store.set_timeout(JOIN_TIMEOUT)
+        return store
     address, _, port = location.rpartition(":")
     if rank > 0:
-        return dist.TCPStore(address, int(port), world_size, is_master=False)
+        return dist.TCPStore(address, int(port), world_size, is_master=False, timeout=JOIN_TIMEOUT)
     # By default torch listens on every interface, and its store has no authentication.
     family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
     listener = socket.create_server((address, int(port)), family=family)
-    return dist.TCPStore(address, int(port), world_size, is_master=True, master_listen_fd=listener.detach())
+    return dist.TCPStore(
+        address, int(port), world_size, is_master=True, master_listen_fd=listener.detach(), timeout=JOIN_TIMEOUT
+    )
 
 
 def leave_processes() -> None:

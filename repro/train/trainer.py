@@ -239,8 +239,8 @@ def prepare_training(
         model.config,
         measure_gpu_bytes(model.device),
         settings.switches,
-        # the share of each process of this job
-        free=None if free is None else free // count_processes(),
+        # the share of each process of this machine
+        free=None if free is None else free // int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
         stored=state.chunks if state else "",
         num_texts=run.batch_size * (2 + run.num_hard_negatives),
     )
@@ -344,8 +344,17 @@ def build_untrained(run: Run) -> Model:
 
 
 def device() -> torch.device:
-    """Return the GPU of this process, or the CPU if there is none."""
+    """Return the GPU of this process, or the CPU if there is none.
+
+    Raises ValueError if the process was given a GPU that torch cannot use.
+    """
     if not torch.cuda.is_available():
+        given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        if given not in ("", "-1") and (torch.backends.cuda.is_built() or "SLURM_JOB_ID" in os.environ):
+            raise ValueError(
+                f"CUDA_VISIBLE_DEVICES={given!r} gives this process a GPU, and torch {torch.__version__} cannot use it: "
+                "install a build of torch for the driver of this machine, or set CUDA_VISIBLE_DEVICES= to use the CPU"
+            )
         return torch.device("cpu")
     gpu = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     # Calls without an explicit device, such as the random state of the gradient cache, then use this GPU.

@@ -127,14 +127,28 @@ def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", 1, 2, ["#SBATCH --gpus-per-node=2"]),
         ("gpu:a100:8,lustre:1", 8, 2, ["#SBATCH --gres=gpu:a100:2,lustre:1"]),
         ("gpu:a100", 1, 2, ["#SBATCH --gres=gpu:a100:2"]),
-        ("gpu:8", 8, 2, ["#SBATCH --gpus-per-node=2"]),
+        ("gpu:8", 8, 2, ["#SBATCH --gres=gpu:2"]),
         ("gpu:a100:1", 1, 0, []),
+        ("gpu:8,lustre:1", 8, 0, ["#SBATCH --gres=lustre:1"]),
+        ("lustre:1", 1, 2, ["#SBATCH --gpus-per-node=2", "#SBATCH --gres=lustre:1"]),
+        ("shard:4", 1, 0, []),
     ],
 )
 def test_stage_gpus_keep_their_type(gres: str, gpus_per_run: int, stage_gpus: int, options: list[str]) -> None:
     profile = replace(PROFILE, gres=gres, gpus_per_run=gpus_per_run, stage_gpus=stage_gpus)
-    stage, *_ = write_scripts(RUNS[0], profile=profile).values()
-    assert [line for line in stage.splitlines() if line.startswith("#SBATCH --g")] == options
+    stage, array, *_ = write_scripts(RUNS[0], profile=profile).values()
+    assert sorted(line for line in stage.splitlines() if line.startswith("#SBATCH --g")) == options
+    named = gres.partition(":")[0] in ("gpu", "shard")
+    assert f"--gres={gres}" in array if gres else "--gres" not in array
+    assert ("--gpus-per-node=1" in array) == (not named), "a run without a GPU in its gres requests it separately"
+
+
+def test_limit_ignores_later_runs(fake_slurm: Path) -> None:
+    """The data of runs after the limit may be missing."""
+    with pytest.raises(ValueError, match="nomic-unsupervised"):
+        launch(RUNS[0], replace(RUNS[1], corpus="nomic-unsupervised"))
+    lines = launch(RUNS[0], replace(RUNS[1], corpus="nomic-unsupervised"), limit=1)
+    assert lines[0].startswith("2 runs requested, 1 to start")
 
 
 def test_job_starts_in_the_checkout() -> None:

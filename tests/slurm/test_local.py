@@ -22,7 +22,7 @@ from repro.stopping import Interrupted, Stopped
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job, _OutcomeRecorder
-from slurm.local import Slot, advise_on_shared_gpus, make_slots, sort_longest_first
+from slurm.local import Slot, advise_on_shared_gpus, list_visible_gpus, make_slots, sort_longest_first
 from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import cancel
@@ -328,6 +328,21 @@ def test_gpus_and_cores_are_divided(
 def test_missing_gpus_are_refused() -> None:
     with pytest.raises(ValueError, match="gives each run 4 GPUs, this machine shows"):
         make_slots(Profile(name="p", on="local", gpus_per_run=4), gpus=["0"], num_cores=8)
+    with pytest.raises(ValueError, match="processes_per_run=2 with 1 GPUs per run"):
+        make_slots(Profile(name="p", on="local", processes_per_run=2), gpus=["0", "1"], num_cores=8)
+
+
+@pytest.mark.parametrize(("build", "expected"), [("2.13.0+cpu", []), ("2.13.0+cu130", ["0", "1"])])
+def test_cpu_build_uses_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: str, expected: list[str]
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: A'\necho 'GPU 1: A'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("slurm.local.version", lambda package: build)
+    assert list_visible_gpus() == expected
 
 
 def test_shared_gpu_without_mps_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

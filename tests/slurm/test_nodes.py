@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from repro.spec.identity import run_id
+from repro.storage.files import write_json
 from repro.storage.paths import CHECKOUT, run_folder
 from repro.train.checkpoint import read_metrics
 from slurm import nodes
@@ -152,6 +153,28 @@ def test_damaged_file_names_its_node(monkeypatch: pytest.MonkeyPatch, pool: Thre
         join_meeting(job, 1, attempt, Stop())
     error = str(meeting.exception(60))
     assert "node 1 (" in error and "ids.npy is not the file that was made" in error
+
+
+@pytest.mark.usefixtures("held", "built_stages")
+def test_failed_disk_names_its_node(monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor) -> None:
+    job, attempt = asdict(TWO_NODES), make_attempt_id("77")
+
+    def fail(job: Any) -> dict[str, str]:
+        raise OSError("Stale file handle")
+
+    show_nodes(monkeypatch, nodes.compute_node_digests(job), fail)
+    meeting = pool.submit(call_meeting, job, attempt, Stop())
+    with pytest.raises(OSError, match="Stale"):
+        pool.submit(join_meeting, job, 1, attempt, Stop()).result(60)
+    assert "Stale file handle" in str(meeting.exception(60))
+
+
+@pytest.mark.usefixtures("held", "built_stages")
+def test_node_killed_while_reading_is_named() -> None:
+    job, attempt = asdict(TWO_NODES), make_attempt_id("77")
+    write_json(run_folder(run_id(RUN)) / "nodes" / attempt / "node-1.json", {"host": "far"})
+    with pytest.raises(ValueError, match=r"node 1 \(far\) ended while it read the stages"):
+        call_meeting(job, attempt, Stop())
 
 
 @pytest.mark.usefixtures("held")

@@ -55,6 +55,7 @@ MISTAKES = {
     'gres = "lustre:1,gpu:a100:4"\ngpus_per_run = 1': "requests 4 GPUs",
     'gres = "gpu:a100"\ngpus_per_run = 2': "requests 1 GPUs",
     'gres = "gpu:a100:2,gpu:v100:1"\ngpus_per_run = 2': "requests 3 GPUs",
+    "processes_per_run = 8\ngpus_per_run = 4": "processes_per_run=8 with 4 GPUs per run; each process needs its own",
     "num_shards = 2\npairs_per_shard = 5": "num_shards=2 and pairs_per_shard=5",
     "num_shards = 0": "num_shards=0; must be at least 1",
     "num_shards = 1000000": "num_shards=1000000; must be at least 1 and at most 10000",
