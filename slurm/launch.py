@@ -299,6 +299,7 @@ def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
         f"export PYTHONPATH={shlex.quote(str(SOURCES))}${{PYTHONPATH:+:$PYTHONPATH}}",
         # Ignore a folder named slurm in the job's start folder.
         "export PYTHONSAFEPATH=1",
+        "export PYTHONUTF8=1",
     ]
     if "REPRO_DATA" in os.environ:
         lines.append(f"export REPRO_DATA={shlex.quote(str(get_data_folder()))}")

@@ -47,6 +47,8 @@ FIRST_RANKED_WORD = 1996
 """Layout of MiniLM's vocabulary: special and unused words, then characters, then words by falling frequency."""
 HALF_WEIGHT_SHARE = 1e-3
 """A word with this share of all text has half the weight of the rarest words (a of Arora et al.)."""
+SIGNS = 0x5C85B71604D45E27C99BC2B76676BA6B
+"""A bit per principal direction: 1 if its largest component is positive. So stages that exist stay valid."""
 
 
 class Surrogate(Protocol):
@@ -284,8 +286,11 @@ class MiniLMWords:
         # float64, because the Gram matrix squares the ratio of the largest to the smallest singular value.
         weighted_VE = (weights_V[:, None] * centred_VD).astype(np.float64)
         # `eigh` returns rising eigenvalues, so the principal directions are the last ones.
-        directions_EE = np.linalg.eigh(weighted_VE.T @ weighted_VE).eigenvectors[:, ::-1]
-        self._weighted_VD = (weighted_VE @ directions_EE[:, : self.num_dimensions]).astype(np.float32)
+        directions_ED = np.linalg.eigh(weighted_VE.T @ weighted_VE).eigenvectors[:, ::-1][:, : self.num_dimensions]
+        # Their signs differ between processors. Vectors from several machines are joined, so the signs are fixed.
+        largest_D = directions_ED[np.abs(directions_ED).argmax(axis=0), np.arange(self.num_dimensions)]
+        signs_D = [1 if bit == "1" else -1 for bit in f"{SIGNS:0{self.num_dimensions}b}"]
+        self._weighted_VD = (weighted_VE @ (directions_ED * (np.sign(largest_D) * signs_D))).astype(np.float32)
         self._tokenizer = load_tokenizer("minilm")
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:

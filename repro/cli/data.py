@@ -223,7 +223,10 @@ def _plan_or_undo(
         # the reader of stdout is gone, but the import is complete
         raise
     except Stopped as stopped:
-        raise stopped.add_advice(f"the import is complete, continue with `repro data plan {corpus.name}`") from stopped
+        command = f"repro data plan {corpus.name} --scale {scale}"
+        if corpus.only_evaluates:
+            command = f"repro evaluate --model bm25 --suite {corpus.name}"
+        raise stopped.add_advice(f"the import is complete, continue with `{command}`") from stopped
     except BaseException:
         rmtree(corpus.folder)
         raise

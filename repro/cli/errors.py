@@ -104,8 +104,8 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
     # by name, because importing torch takes a second
     if type(error).__name__ == "OutOfMemoryError":
         print_progress(
-            f"error: the GPU is out of memory ({message}): give each run a GPU of its own, or set REPRO_CHUNKS to smaller "
-            "numbers of texts, such as REPRO_CHUNKS=32,32"
+            f"error: the GPU is out of memory ({message}): give each process a GPU of its own; in training, smaller "
+            "numbers of texts also help, such as REPRO_CHUNKS=32,32"
         )
         return EXIT_NOT_RUN
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:

@@ -6,6 +6,7 @@ Heavy imports are inside the verbs, so that light verbs start without torch or m
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -93,6 +94,10 @@ def prepare_process() -> None:
         if getattr(sys, name) is None:
             # closed by the caller, for example with `>&-`
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 — until the process ends
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            # A locale such as ISO-8859-1 has no "–" or "…".
+            stream.reconfigure(errors="replace")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 

@@ -36,13 +36,13 @@ def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
     from repro.report.markdown_pages import regenerate_pages
 
     texts = {**regenerate_pages(judged), **make_front_pictures(), **make_gallery_pictures()}
-    changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text() != text}
+    changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'was updated'}", file=sys.stderr)
         if not dry_run:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as part:
-                part.write_text(text)
+                part.write_text(text, encoding="utf-8")
     missing = list_without_golden()
     for experiment in missing:
         name = get_golden_path(experiment.artefact_names[0]).name

@@ -31,6 +31,7 @@ from repro.evaluate.adaptation import (
     list_distinct_rows,
     make_whitening_map,
 )
+from repro.interop.arguments import move_to_gpu
 from repro.interop.corpus import describe_column_choice, find_corpus
 from repro.interop.named_runs import find_named_run
 from repro.interop.opening import Progress, open_model
@@ -142,6 +143,7 @@ def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[li
 def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
     """Open a model as a SentenceTransformer. Raises ValueError for a contextual or a truncated model."""
     opened = open_model(source, progress=progress)
+    move_to_gpu(opened.model)
     if isinstance(opened.model, StockEncoder):
         stock = opened.model.theirs
         truncated_width, stock.truncate_dim = stock.truncate_dim, None

@@ -256,6 +256,14 @@ def check_device(device: str | None) -> None:
         raise ValueError(message)
 
 
+def move_to_gpu(model: Encoder) -> None:
+    """Move a model to a GPU if there is one. Stock models choose a device themselves, ours are opened on the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        to_device(model, None)
+
+
 def to_device(model: Encoder, device: str | None) -> None:
     """Move a model to a device, by default to a GPU if there is one. ValueError if the device does not exist."""
     import torch

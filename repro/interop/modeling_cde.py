@@ -642,6 +642,9 @@ class ContextualModule(InputModule):
             context_seed: Seed for drawing from `context`.
             without_context: "first_stage" returns the context vectors of each text, (N, T × D), not normalised.
         """
+        # Replicas of nn.DataParallel, which transformers uses by default on several GPUs, have no parameters.
+        if next(self.parameters(), None) is None:
+            raise ValueError("nn.DataParallel is not supported: start with torchrun, or set CUDA_VISIBLE_DEVICES=0")
         if without_context not in (None, FIRST_STAGE):
             raise ValueError(f"without_context={without_context!r} is unknown; the only one is {FIRST_STAGE!r}")
         ids_NS, mask_NS, batch = features["input_ids"], features["attention_mask"], features.get("context")
@@ -698,7 +701,7 @@ class ContextualModule(InputModule):
         """Write a complete folder. ValueError for another format than safetensors."""
         if not safe_serialization:
             raise ValueError("safe_serialization=False would write a pickle: only safetensors are written")
-        self.config.repro = {**self.config.repro, "max_tokens": self.max_seq_length}
+        self.config.repro = {**self.config.repro, "max_tokens": int(self.max_seq_length or self.model.sizes.max_tokens)}
         self.model.save_pretrained(output_path)
 
     @classmethod

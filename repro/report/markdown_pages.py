@@ -66,7 +66,7 @@ def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
     return (
         names,
-        extract_first_sentence(path.read_text()),
+        extract_first_sentence(path.read_text("utf-8")),
         claims,
         f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})",
     )
@@ -181,7 +181,7 @@ def regenerate_pages(judged: Sequence[Judgement]) -> dict[Path, str]:
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
         path = CHECKOUT / page
-        pages[path] = replace_block(path, pages.get(path) or path.read_text(), name, block)
+        pages[path] = replace_block(path, pages.get(path) or path.read_text("utf-8"), name, block)
     return pages
 
 

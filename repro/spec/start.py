@@ -205,7 +205,7 @@ def register_encoder(folder: Path) -> Encoder:
         changed = _list_changed_files(registered, digests)[0]
         raise ValueError(
             f"{folder / changed} is not the file that {encoder.name} was first used with, from {registered.path}: put "
-            "that one back, or rename the folder, which makes it another encoder"
+            "that one back, or copy the files to a folder of another name, which makes it another encoder"
         )
     if registered != encoder:
         _write_entry(encoder)

@@ -125,10 +125,11 @@ def _get_user_data_folder() -> Path:
 def import_environment() -> dict[str, str]:
     """Return the environment that lets `python -m slurm.…` find our folders from any working directory.
 
-    PYTHONSAFEPATH prevents imports of slurm or experiments from the working directory.
+    PYTHONSAFEPATH prevents imports of slurm or experiments from the working directory. PYTHONUTF8 sets the encoding of logs
+    and files under any locale.
     """
     paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
-    return {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+    return {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
 
 
 def check_model_name(name: str) -> None:

@@ -18,10 +18,23 @@ MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_f
 
 
 def count_usable_cores() -> int:
-    """Return the number of cores that this process may use, or all cores if the system has no affinity mask."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may use: those of its affinity mask, or fewer if a container has a
+    CPU quota.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([cores, *_iter_cpu_quotas()]))
+
+
+def _iter_cpu_quotas() -> Iterator[int]:
+    """Yield the CPU quota of each cgroup of this process that has one, in whole cores."""
+    for folder, is_v2 in _iter_cgroups("cpu"):
+        if is_v2:
+            # two numbers, or "max" and a number
+            quota, period = _read_number(folder / "cpu.max", ""), _read_number(folder / "cpu.max", "", word=1)
+        else:
+            quota, period = (_read_number(folder / f"cpu.cfs_{name}_us", "") for name in ("quota", "period"))
+        if quota and period:
+            yield quota // period
 
 
 def measure_peak_bytes(*, with_children: bool = False) -> int:
@@ -48,7 +61,8 @@ def measure_free_bytes() -> int | None:
     available_kib = _read_number(MEMINFO, "MemAvailable:")
     if available_kib is not None:
         candidates.append(available_kib * 1024)
-    for folder, (limit_file, usage_file, cache_label) in _iter_memory_cgroups():
+    for folder, is_v2 in _iter_cgroups("memory"):
+        limit_file, usage_file, cache_label = MEMORY_V2 if is_v2 else MEMORY_V1
         limit = _read_number(folder / limit_file, "")
         usage = _read_number(folder / usage_file, "")
         if limit is not None and usage is not None:
@@ -57,8 +71,8 @@ def measure_free_bytes() -> int | None:
     return min(candidates, default=None)
 
 
-def _iter_memory_cgroups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Yield the folders of the memory cgroup of this process and of its parents, each with its files."""
+def _iter_cgroups(controller: str) -> Iterator[tuple[Path, bool]]:
+    """Yield the folders of the cgroup of this process and of its parents, each with whether its files are those of v2."""
     try:
         lines = OWN_CGROUPS.read_text().splitlines()
     except OSError:
@@ -66,17 +80,17 @@ def _iter_memory_cgroups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            root, files = CGROUPS, MEMORY_V2
-        elif "memory" in controllers.split(","):
-            root, files = CGROUPS / "memory", MEMORY_V1
+            root = CGROUPS
+        elif controller in controllers.split(","):
+            root = CGROUPS / controller
         else:
             continue
         folder = root / path.lstrip("/")
-        yield from ((parent, files) for parent in (folder, *folder.parents) if parent.is_relative_to(root))
+        yield from ((parent, not controllers) for parent in (folder, *folder.parents) if parent.is_relative_to(root))
 
 
-def _read_number(path: Path, label: str) -> int | None:
-    """Return the integer after a label at the start of a line, or None without such a line or file."""
+def _read_number(path: Path, label: str, word: int = 0) -> int | None:
+    """Return the integer after a label at the start of a line, as its word of that index. None if there is no integer."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -84,5 +98,5 @@ def _read_number(path: Path, label: str) -> int | None:
     for line in lines:
         if line.startswith(label):
             words = line.removeprefix(label).split()
-            return int(words[0]) if words and words[0].isdigit() else None
+            return int(words[word]) if len(words) > word and words[word].isdigit() else None
     return None

@@ -231,7 +231,8 @@ def _resume(
             "process draws its own context drops, so the resumed training uses other draws than an uninterrupted one",
             stacklevel=2,
         )
-    return replace(state, num_processes=count_processes())
+    # An older checkpoint has no values, or lacks fields that were added since.
+    return replace(state, num_processes=count_processes(), values=settings.values)
 
 
 def has_random_drops(model: Model) -> bool:

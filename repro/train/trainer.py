@@ -326,8 +326,9 @@ def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], p
 
 def _check_first_warmup(inputs: Inputs) -> None:
     """Raise ValueError if a first phase given in epochs is shorter than its warm-up, which no field of a run sets."""
+    num_batches = len(build_sampler(inputs))
     try:
-        make_train_settings(inputs.run, len(build_sampler(inputs)))
+        make_train_settings(inputs.run, num_batches)
     except ValueError as error:
         raise ValueError(
             f"first phase on {inputs.run.corpus}: {error}. Its warm-up is that of the scale: give num_pretraining_steps, "

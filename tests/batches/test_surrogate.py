@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -158,6 +159,14 @@ def test_word_vectors_are_independent(tmp_path: Path) -> None:
     np.testing.assert_array_equal(together, separate)
     stored = embed_texts(surrogate, Listed(texts), tmp_path / "x.npy", max_tokens=16)
     np.testing.assert_array_equal(stored, together.astype(np.float16))
+
+
+def test_word_vectors_have_fixed_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signs of eigenvectors differ between processors, whose vectors may be joined."""
+    expected = load_surrogate("minilm-words").embed(TEXTS, 32)
+    decompose = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: SimpleNamespace(eigenvectors=-decompose(matrix).eigenvectors))
+    np.testing.assert_array_equal(module.MiniLMWords().embed(TEXTS, 32), expected)
 
 
 def test_failed_encoder_writes_nothing(tmp_path: Path) -> None:

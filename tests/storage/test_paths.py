@@ -100,11 +100,35 @@ def remove_linux_calls(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(os, name)
 
 
-def test_cores_are_those_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_those_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform_info, "OWN_CGROUPS", tmp_path / "none")
     monkeypatch.setattr(os, "cpu_count", lambda: 99)
     assert count_usable_cores() == len(os.sched_getaffinity(0)) < 99
     remove_linux_calls(monkeypatch)
     assert count_usable_cores() == 99
+
+
+@pytest.mark.parametrize(
+    ("listing", "folder", "files", "expected"),
+    [
+        ("0::/pod/app\n", "pod", {"cpu.max": "400000 100000\n"}, 4),
+        ("0::/\n", "", {"cpu.max": "50000 100000\n"}, 1),
+        ("0::/\n", "", {"cpu.max": "max 100000\n"}, 64),
+        ("3:cpu,cpuacct:/pod\n0::/\n", "cpu/pod", {"cpu.cfs_quota_us": "250000", "cpu.cfs_period_us": "100000"}, 2),
+        ("1:cpu:/\n0::/\n", "cpu", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, 64),
+    ],
+)
+def test_quota_of_a_container_limits_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, folder: str, files: dict[str, str], expected: int
+) -> None:
+    (tmp_path / "groups" / folder).mkdir(parents=True)
+    for name, content in files.items():
+        (tmp_path / "groups" / folder / name).write_text(content)
+    (tmp_path / "own").write_text(listing)
+    monkeypatch.setattr(platform_info, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(platform_info, "CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(64))
+    assert count_usable_cores() == expected
 
 
 def test_arrays_work_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

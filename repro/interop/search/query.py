@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from repro.interop.arguments import MINILM, check_contexts, check_model, find_model_folder
+from repro.interop.arguments import MINILM, check_contexts, check_model, find_model_folder, move_to_gpu
 from repro.interop.corpus import find_corpus
 from repro.interop.named_runs import find_named_run
 from repro.interop.opening import open_model
@@ -41,6 +41,7 @@ def search(request: SearchRequest, queries: Sequence[str], top: int, progress: P
     corpus = find_corpus(_get_corpus_name(request, run))
     context_corpus = None if {*contexts} <= {*CONTEXTS} else find_corpus(contexts[0])
     opened = open_model(request.model, progress=progress)
+    move_to_gpu(opened.model)
     check_contexts({request.model: opened.config}, contexts, hint=HINT)
     if opened.num_contexts and not contexts:
         request = replace(request, context="null" if opened.ours.config.is_blind else "own")
