@@ -20,7 +20,7 @@ from repro.report.html import inline_svg
 from repro.report.view import View
 from repro.storage.paths import find_other_writers
 from repro.text import make_printable
-from tests.commands import get_exit_code
+from tests.commands import get_exit_code, run_module
 
 Output = pytest.CaptureFixture[str]
 Handle = Callable[..., int]
@@ -82,6 +82,12 @@ def test_ctrl_c_after_the_last_line(start: str) -> None:
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (-signal.SIGINT, "")
+
+
+def test_locale_without_dashes_ends_no_command() -> None:
+    """A plan has "–" for an empty value, which ISO-8859-1 lacks."""
+    shown = run_module("repro", "plan", "table1", "--scale", "smoke", "--all-seeds", PYTHONIOENCODING="iso-8859-1")
+    assert shown.returncode == 0 and "cluster_size=" in shown.stdout, shown.stderr
 
 
 def test_debug_shows_the_traceback(handle: Handle, capsys: Output) -> None:

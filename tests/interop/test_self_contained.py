@@ -249,6 +249,15 @@ def test_weights_load_after_evaluation_in_training(tmp_path: Path) -> None:
     np.testing.assert_array_equal(theirs.encode_document(TEXTS, **QUIET), expected)
 
 
+def test_replica_without_parameters_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nn.DataParallel, which transformers uses on several GPUs, makes replicas whose weights are no parameters."""
+    module = export_and_open(make_model("contextual"), tmp_path)[0]
+    tokens = module.tokenize(TEXTS)
+    monkeypatch.setattr(module, "parameters", lambda recurse=True: iter(()))
+    with pytest.raises(ValueError, match=r"DataParallel is not supported: start with torchrun"):
+        module(tokens)
+
+
 def test_saved_settings_are_kept_or_refused(tmp_path: Path) -> None:
     """A saved length counts in all classes. A truncation or prompt of sentence-transformers is refused by ours."""
     theirs = export_and_open(make_model("contextual"), tmp_path / "out")
@@ -259,6 +268,12 @@ def test_saved_settings_are_kept_or_refused(tmp_path: Path) -> None:
     again = SentenceTransformer(str(tmp_path / "short"), trust_remote_code=True, device="cpu")
     np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), expected, **CLOSE)
     np.testing.assert_allclose(load_self_contained_model(tmp_path / "short").encode(TEXTS), expected, **CLOSE)
+    # sentence-transformers allows None
+    theirs.max_seq_length = None
+    theirs.save_pretrained(str(tmp_path / "default"))
+    assert (
+        load_self_contained_model(tmp_path / "default").config.max_tokens == make_model("contextual").config.max_tokens
+    )
     settings = tmp_path / "short" / "config_sentence_transformers.json"
     values = json.loads(settings.read_text())
     for changes, message in (
