@@ -5,7 +5,7 @@ Numbers live in the tables and claims.
 
 FINDINGS: dict[int, str] = {
     1: "From MiniLM (`mini`), batches of one domain beat plain ones, clusters with the filter lose, and the architecture "
-    "costs half a point on every kind of batch. At `desk`, contextual batches beat plain ones, both ideas together beat "
+    "costs 0.4 to 0.5 points on every kind of batch. At `desk`, contextual batches beat plain ones, both ideas together beat "
     "each alone, and the architecture alone gains little. BM25 beats every trained row of `desk`.",
     2: "On a planted corpus the architecture does read its context: in-corpus context scores far above out-of-corpus "
     "context, and the biencoder stays behind.",
@@ -74,8 +74,8 @@ FINDINGS: dict[int, str] = {
     "At `desk`, almost none of this gain comes from reading the searched corpus, at `lab` 0.4 of 1.3 points.",
     47: "A contextual model that never sees a document gains as much over the biencoder as one that reads its corpus.",
     48: "Whitening by the mean and covariance of the searched corpus, without training, gains more than the contextual "
-    "architecture gains from its context. At `desk` it also gains 1.8 points more than a correction of hubness. At `mini` "
-    "(not shown) it gains a third of a point less than that.",
+    "architecture gains from its context. At `desk` it also gains 1.8 points more than a correction of hubness, at `mini` "
+    "(not shown) 0.4 points less.",
     49: "The table has all settings tried for `mini`. Fine-tuned models score 74 to 77 on collections like the training "
     "text and 69 to 70 on text of other vendors. BM25 and off-the-shelf MiniLM score 61 to 62 on both.",
     50: "At `desk` and `mini`, it does not matter which documents of the corpus serve as context. Central, typical and "
@@ -93,13 +93,14 @@ FINDINGS: dict[int, str] = {
     55: "With one seed on validation collections, every way reads the corpus a little: in-corpus context scores 0.2 to 0.8 "
     "points above random training text. Word frequencies score highest, 0.3 points above the biencoder and 0.6 above the "
     "model trained without documents. Sixty-four documents instead of 16 raise the gain but not the score. Whitening "
-    "lowers the score of a biencoder after this training. Experiment 58 repeats word frequencies with five seeds.",
+    "lowers the score of a biencoder after this training. `context_curve` repeats word frequencies with new seeds.",
     56: "If training starts from MiniLM, the filter costs five points on validation collections if it uses word vectors, "
     "and six if it uses MiniLM. A filter by MiniLM masks by definition what the initial model ranks above the right document. "
     "On the test suite the filter by word vectors costs more than four points. Without it, clusters gain two points over "
     "batches of one source, about as much as the paper's filtered batches.",
     57: "Without the filter, contextual batches gain two points over plain ones. The architecture costs about half "
-    "a point on either kind of batch. Trained without documents, it scores 0.2 points lower, which may be chance.",
+    "a point on either kind of batch. On contextual batches, the context-blind model scores 0.2 points lower than the one with "
+    "context, which may be chance.",
     58: "After eight times the steps, context documents of the searched corpus are 0.3 points better than random training "
     "text. Nearly all of this lies in software packages, where they are 1.8 points better. On average, the contextual "
     "model still does not beat the biencoder. With word frequencies in its pooling (four of five seeds, tentative), "

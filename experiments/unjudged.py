@@ -100,12 +100,11 @@ NOT_JUDGED = tuple(
             f"{BY_CONSTRUCTION}: a context is embedded once, when it is set. The second stage reads these vectors as "
             "additional tokens of every query (C.c counts them)",
         ),
-        ("§4.2", "sequence dropout improves generalisation", "the paper gives no comparison; `ablations` declares one"),
+        ("§4.2", "sequence dropout improves generalisation", "the paper gives no comparison; `ablations` has one"),
         ("§4.2", "gradient caching allows larger batches at the cost of a second forward pass", BY_CONSTRUCTION),
         ("§4.2, §9.4", "context vectors have no position", BY_CONSTRUCTION),
         ("§5", "sizes, rates and lengths of the two settings", "settings, not results; the scales use them"),
-        ("Figures 2, 4, 8, 10 to 14, 16, 18", "scores", NO_NUMBER),
-        ("Figures 3 and 9", "scores in the cells", NO_NUMBER),
+        ("Figures 2 to 4, 8 to 14, 16, 18", "scores", NO_NUMBER),
         ("§6, Figure 2", "the correlation is strong", "the paper prints no r and no threshold; F2.a prints ours"),
         (
             "§6",

@@ -62,7 +62,7 @@ TABLE = Table(
             if "GTE" not in name
         ),
         Row(label="pre-trained", runs=pick(**TRAINED), paper=printed("GTE base")),
-        Row(label="MiniLM, trained on web text (reference)", runs=pick(**SURROGATE, surrogate="minilm"), scales=OURS),
+        Row(label="off-the-shelf MiniLM (reference)", runs=pick(**SURROGATE, surrogate="minilm"), scales=OURS),
         Row(label="word vectors, untrained (reference)", runs=pick(**SURROGATE, surrogate=UNTRAINED)),
     ),
 )

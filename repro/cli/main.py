@@ -170,7 +170,7 @@ def plan(
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
-    profile: Annotated[str, typer.Option(help="the job shape to assume (see slurm/README.md)")] = "here",
+    profile: Annotated[str, typer.Option(help="machine and resources (see slurm/README.md)")] = "here",
     as_json: AsJson = False,
 ) -> None:
     """Show which runs are requested, shared, recorded and missing, and the cost of the missing ones. Starts nothing."""
