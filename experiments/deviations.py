@@ -50,11 +50,6 @@ DEVIATIONS = tuple(
             "GTR reads as many tokens as the model. In the official code it reads 512",
         ),
         (
-            "§9.7, Figure 5, Table 2",
-            "prefixes written manually for each dataset",
-            "the prefixes of Nomic's sets. All BGE sets use the search prefixes, because the names of these sets were not available",
-        ),
-        (
             "GTE §3.4, Table 3",
             "BERT-base; 30,000 (Table 11) or 50,000 steps at 2·10⁻⁴ and 128 tokens; then one epoch at a tenth of that "
             "rate, with 512 tokens and 15 negatives",

@@ -10,7 +10,7 @@ References are a fixed encoder on the same tasks (MiniLM, at smoke word vectors)
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -165,8 +165,12 @@ def collect_task_texts(task: Any, subset: str) -> list[str]:
     classification task first passes a few balanced examples, which would make a poor context.
     """
     data = task.dataset.get(subset, task.dataset)
-    # mteb has no public function for it
-    columns = task._get_content_columns()
+    if task.metadata.type == "Summarization":
+        # Only summaries are embedded, not the texts that they summarise.
+        columns: Iterable[str] = [task.human_summaries_column_name, task.machine_summaries_column_name]
+    else:
+        # mteb has no public function for it
+        columns = task._get_content_columns()
     cells = (data[split][column] for split in task.eval_splits for column in columns)
     return list(dict.fromkeys(text for cell in cells for text in _flatten(cell) if text.strip()))
 

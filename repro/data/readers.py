@@ -8,6 +8,7 @@ is rejected. Pickles are never read.
 from __future__ import annotations
 
 import csv
+import json
 import lzma
 import math
 import re
@@ -18,7 +19,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -437,6 +438,8 @@ def _read_arrow(path: Path, columns: Columns, used_columns: UsedColumns, skip_ba
         schema = file.schema_arrow if is_parquet else file.schema
         layout = detect_layout(columns, schema.names, str(path))
         _note_used_columns(used_columns, columns, schema.names, layout, str(path))
+        if columns.threshold is None and "label" in layout.chosen:
+            _check_classes(schema.metadata or {}, str(layout.chosen["label"]), path)
         flaws = Flaws(path, refuses=not skip_bad)
         num_rows = 0
         # Unused columns are not read from disk.
@@ -467,6 +470,20 @@ _READERS = {
     ".parquet": _read_arrow,
     ".arrow": _read_arrow,
 }
+
+
+def _check_classes(metadata: Mapping[bytes, bytes], name: str, path: Path) -> None:
+    """Raise ValueError if `datasets` stored a column of labels as more than two classes, whose numbers are no grades."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        classes = features[name]["names"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+    if isinstance(classes, list) and len(classes) > 2:
+        raise ValueError(
+            f"{path}: the numbers in {shorten(repr(name))} are those of the classes {shorten(repr(classes))}, not grades: "
+            "use --threshold X if rows from X on are pairs, or keep the rows that are pairs and use --no-labels"
+        )
 
 
 def _open_arrow(path: Path) -> pa.RecordBatchStreamReader | pa.RecordBatchFileReader:

@@ -428,6 +428,8 @@ class _Evaluator:
         machine = describe_machine(
             narrow=getattr(opened.model, "is_narrow", False), device_type=opened.model.device.type
         )
+        if isinstance(opened.model, StockEncoder):
+            machine["dtype"] = opened.model.dtype
         if machine["dtype"] != "float32":
             key["dtype"] = machine["dtype"]
         if whitened:

@@ -17,16 +17,17 @@ def load_for_mteb(model_name: str, revision: str | None = None, device: str | No
 
     Args:
         model_name: A run's id, a folder or a hub id, in our format or the authors'.
-        revision: A revision of a hub id.
+        revision: A revision of a hub id. Results are stored under its commit.
         device: Device of torch. Default: a GPU if there is one.
         options: Options of `MtebModel`.
     """
-    model = open_model(model_name, revision=revision).model
+    opened = open_model(model_name, revision=revision)
+    model = opened.model
     if not isinstance(model, Model):
         raise ValueError(f"{model_name} is a model of another library: mteb opens it without our wrapper")
     # mteb passes this part of a model's identity back, but the model itself decides it
     options.pop("num_contexts", None)
     name = model_name if model_name in RELEASES else f"cde-repro/{Path(model_name).name}"
-    metadata = {"name": name, "revision": revision or RELEASES.get(model_name), "loader": load_for_mteb}
+    metadata = {"name": name, "revision": opened.revision, "loader": load_for_mteb}
     to_device(model, device)
     return MtebModel(model, **(metadata | options))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -130,7 +130,9 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     # Stock modules run no code of the folder.
     if all(name.startswith("sentence_transformers.") for name in types):
         try:
-            return SentenceTransformer(str(path), local_files_only=True)
+            model = SentenceTransformer(str(path), local_files_only=True)
+            _check_weights(model, path)
+            return model
         except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             message = shorten(" ".join(str(error).split()), 200)
             raise ValueError(
@@ -143,6 +145,43 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     settings = json_object(path / SETTINGS_FILE)
     module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
     return SentenceTransformer(modules=[module], prompts=settings.get("prompts"))
+
+
+def _check_weights(model: SentenceTransformer, folder: Path) -> None:
+    """Raise ValueError if a file lacks weights of a transformer, which transformers would draw at random.
+
+    Such a file is damaged, or the model needs code of its own that is never run.
+    """
+    for entry, module in zip(read_json(folder / "modules.json"), model, strict=True):
+        transformer, files = getattr(module, "auto_model", None), folder / str(entry["path"])
+        names = _list_stored_weights(files)
+        # The names of a file may have a prefix, so only suspects are opened a second time.
+        if transformer is None or names is None or _are_complete(transformer, names):
+            continue
+        _, report = type(transformer).from_pretrained(str(files), config=transformer.config, output_loading_info=True)
+        # Pooling of sentence-transformers never reads the pooler of a BERT.
+        missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+        if missing:
+            code = getattr(transformer.config, "auto_map", None)
+            raise ValueError(
+                f"{files} lacks {len(missing)} weights, the first is {missing[0]!r}: "
+                + ("it needs the code of its authors, which is never run" if code else "export or download it again")
+            )
+
+
+def _list_stored_weights(folder: Path) -> set[str] | None:
+    """Return the names of the weights in a folder of transformers, or None if it has no file of safetensors."""
+    if (folder / "model.safetensors").is_file():
+        with safe_open(folder / "model.safetensors", "pt") as file:
+            return set(file.keys())
+    index = folder / "model.safetensors.index.json"
+    return set(json_object(index)["weight_map"]) if index.is_file() else None
+
+
+def _are_complete(transformer: torch.nn.Module, names: set[str]) -> bool:
+    """Return whether each weight of a model is stored, with or without a prefix."""
+    endings = names | {name.partition(".")[2] for name in names}
+    return all(name in endings or name.startswith("pooler.") for name in transformer.state_dict())
 
 
 def _check_kind(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ DOCUMENT_PROMPT_NAMES = ("document", "passage", "corpus")
 DOT = "dot"
 SIMILARITIES = ("cosine", DOT)
 TEXTS_PER_BLOCK = 256
+MAX_LENGTH = 2**31
 
 
 def check_similarity(theirs: SentenceTransformer, folder: Path) -> None:
@@ -62,12 +62,19 @@ class StockEncoder:
     def longest(self) -> int | None:
         """Maximal number of tokens. None if texts are never truncated, or if it is unknown."""
         length = self.theirs.max_seq_length
-        return int(length) if length and math.isfinite(length) else None
+        # a tokenizer without a limit has 1e30
+        return int(length) if length and length < MAX_LENGTH else None
 
     @property
     def device(self) -> torch.device:
         """The device of its weights."""
         return self.theirs.device
+
+    @property
+    def dtype(self) -> str:
+        """The type of its weights, for example "float16"."""
+        weights = next(self.theirs.parameters(), None)
+        return "float32" if weights is None else str(weights.dtype).removeprefix("torch.")
 
     @property
     def role_prompts(self) -> dict[str, str]:
@@ -83,18 +90,18 @@ class StockEncoder:
     @property
     def decides(self) -> dict[str, Any]:
         """Everything except the weights that decides its vectors, as plain values: modules, settings, tokenizer."""
-        modules = [
-            [type(module).__name__, _to_plain(getattr(module, "get_config_dict", dict)())] for module in self.theirs
-        ]
-        transformer = getattr(self.theirs[0], "auto_model", None)
-        config = {} if transformer is None else transformer.config.to_dict()
-        config = {name: value for name, value in config.items() if name not in FILE_FIELDS}
+        modules = [_describe_module(module) for module in self.theirs]
+        # those of the routes of a Router
+        inner = [module for module in self.theirs.modules() if hasattr(module, "get_config_dict")]
+        inner = [module for module in inner if module is not self.theirs and module not in [*self.theirs]]
+        routes = [[*_describe_module(module), *_describe_transformer(module)] for module in inner]
+        config, tokenizer = _describe_transformer(self.theirs[0])
         return {
             "modules": modules,
-            "config": _to_plain(config),
-            "tokenizer": _describe_tokenizer(self.theirs.tokenizer),
+            "config": config,
+            "tokenizer": tokenizer,
             "truncated_to": self.theirs.truncate_dim,
-        }
+        } | ({"routes": routes} if routes else {})
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -141,16 +148,42 @@ class StockEncoder:
         return next((name for name in names if self.theirs.prompts.get(name)), role)
 
 
+def _describe_module(module: Any) -> list[Any]:
+    return [type(module).__name__, _to_plain(getattr(module, "get_config_dict", dict)())]
+
+
+def _describe_transformer(module: Any) -> tuple[Any, Any]:
+    """Return the configuration of a module's transformer, if it has one, and its tokenizer."""
+    transformer = getattr(module, "auto_model", None)
+    config = {} if transformer is None else transformer.config.to_dict()
+    config = {name: value for name, value in config.items() if name not in FILE_FIELDS}
+    return _to_plain(config), _describe_tokenizer(getattr(module, "tokenizer", None))
+
+
 def _describe_tokenizer(tokenizer: Any) -> Any:
     """Return everything that decides the tokens of a text, as plain values."""
+    # Word embeddings and bags of words split texts by rules of their own, or by those of a wrapped tokenizer.
+    splits_words = hasattr(tokenizer, "set_vocab")
+    if splits_words and hasattr(tokenizer, "tokenizer"):
+        return _describe_tokenizer(tokenizer.tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    # The repr of a tokenizer leaves out most of a long vocabulary.
-    content = (
-        backend.to_str() if hasattr(backend, "to_str") else [repr(tokenizer), getattr(tokenizer, "get_vocab", dict)()]
-    )
+    if hasattr(backend, "to_str"):
+        content: Any = backend.to_str()
+    elif splits_words:
+        content = [type(tokenizer).__name__, _to_plain(vars(tokenizer))]
+    else:
+        # The repr of a tokenizer leaves out most of a long vocabulary.
+        content = [repr(tokenizer), getattr(tokenizer, "get_vocab", dict)()]
     side = getattr(tokenizer, "truncation_side", "right")
     return content if side == "right" else [side, content]
 
 
 def _to_plain(values: Any) -> Any:
-    return json.loads(json.dumps(values, sort_keys=True, default=str))
+    """Return nested values as JSON has them. The routes of a Router have pairs as keys, word lists may be sets."""
+    if isinstance(values, Mapping):
+        return {str(name): _to_plain(value) for name, value in sorted(values.items(), key=lambda item: str(item[0]))}
+    if isinstance(values, set | frozenset):
+        return sorted(map(str, values))
+    if isinstance(values, list | tuple):
+        return [_to_plain(value) for value in values]
+    return json.loads(json.dumps(values, default=str))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.data.paper.hub import EMPTY, get_local_copy, get_prompts_by_domain, load_source
+from repro.data.paper.hub import BGE, EMPTY, SUPERVISED_NAMES, get_local_copy, get_prompts_by_domain, load_source
 from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.inputs import Inputs
@@ -73,12 +73,23 @@ def test_first_positive_is_taken(data_folder: Path) -> None:
         assert (pair.document, pair.domain, pair.negatives) == ("b", domain, ("d",))
     with pytest.raises(ValueError, match=r"nq\.jsonl, line 2: no column for the document"):
         next(rows)
-    assert get_prompts_by_domain("bge-full-data", ["fiqa", "nq"]) == {}  # the run's own prompts apply to all domains
+
+
+def test_prompts_follow_the_authors() -> None:
+    """A supervised set has the same prompts under its name in the data and under that in the authors' configuration."""
+    question, document, topic = "search_query: ", "search_document: ", ("clustering: ", "clustering: ")
+    of_bge = get_prompts_by_domain("bge-full-data", ["fiqa", "quora", "arXiv_abstract"])
+    assert list(of_bge.values()) == [(question, document), (question, question), topic]
+    assert len(BGE) == 33
+    for short, long in SUPERVISED_NAMES.items():
+        one, other = get_prompts_by_domain("nomic-supervised", [short, long]).values()
+        assert one == other
+    assert get_prompts_by_domain("nomic-supervised", ["reddit_triples"])["reddit_triples"] == topic
 
 
 def test_unknown_domain_has_no_prompts() -> None:
     with pytest.raises(ValueError, match="wild"):
-        get_prompts_by_domain("nomic-supervised", ["nq", "wild"])
+        get_prompts_by_domain("nomic-supervised", ["nq_triples", "wild"])
 
 
 def test_quirks_are_found_by_either_name() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from datasets import Dataset, DatasetDict, load_from_disk
+from datasets import ClassLabel, Dataset, DatasetDict, load_from_disk
 
 from repro.data import pairs as pairs_module
 from repro.data import readers
@@ -183,6 +183,17 @@ def test_lists_on_both_sides_are_malformed(tmp_path: Path) -> None:
     imported = import_file(tmp_path, write_rows(tmp_path / "x.jsonl", rows))
     assert (imported.num_kept, imported.counts["malformed"]) == (len(ROWS), 1)
     assert "2 queries and 2 documents" in imported.malformed[0]
+
+
+def test_classes_are_no_grades(tmp_path: Path) -> None:
+    """In NLI, 0 is entailment and 2 is contradiction. Two classes are grades."""
+    for classes in (["entailment", "neutral", "contradiction"], ["different", "same"]):
+        rows = [row | {"label": n % len(classes)} for n, row in enumerate(ROWS)]
+        folder = tmp_path / str(len(classes))
+        Dataset.from_list(rows).cast_column("label", ClassLabel(names=classes)).save_to_disk(folder)
+    assert_refused(tmp_path / "x", tmp_path / "3", r"'label' are those of the classes \['entailment', .*--no-labels")
+    assert import_file(tmp_path / "y", tmp_path / "3", columns=Columns(threshold=2)).num_kept
+    assert import_file(tmp_path / "z", tmp_path / "2").num_kept
 
 
 def test_saved_dataset_is_read(tmp_path: Path) -> None:

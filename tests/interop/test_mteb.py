@@ -188,22 +188,22 @@ def test_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "stored", "device"), [(None, RELEASES["jxm/cde-small-v1"], None), ("abc123", "abc123", "cpu")]
+    ("revision", "commit", "device"), [(None, RELEASES["jxm/cde-small-v1"], None), ("main", "abc123", "cpu")]
 )
 def test_scores_are_stored_by_revision(
-    revision: str | None, stored: str, device: str | None, monkeypatch: pytest.MonkeyPatch
+    revision: str | None, commit: str, device: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model is opened at this revision and moved to this device. None is the GPU if there is one."""
+    """The commit of the opened revision counts, because a branch moves. Device None is the GPU if there is one."""
     revisions, devices = [], []
 
     def open_model(source: str, revision: str | None) -> Opened:
         revisions.append(revision)
-        return Opened(make_model("contextual"), "x", None)
+        return Opened(make_model("contextual"), "x", None, revision=commit)
 
     monkeypatch.setattr("repro.interop.mteb.open_model", open_model)
     monkeypatch.setattr("repro.interop.mteb.to_device", lambda model, device: devices.append(device))
     model = load_for_mteb("jxm/cde-small-v1", revision=revision, device=device)
-    assert model.mteb_model_meta.revision == stored and revisions == [revision] and devices == [device]
+    assert model.mteb_model_meta.revision == commit and revisions == [revision] and devices == [device]
 
 
 def test_impossible_contexts_are_refused() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.base.modules import Normalize, Router
+from sentence_transformers.sentence_transformer.modules import BoW, Pooling, StaticEmbedding
 
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
@@ -17,7 +18,7 @@ from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import score, search
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
-from repro.interop.stock_encoder import TEXTS_PER_BLOCK
+from repro.interop.stock_encoder import TEXTS_PER_BLOCK, StockEncoder
 from tests.commands import run_command
 from tests.interop.small import WORDS, make_collection, make_model
 
@@ -169,3 +170,50 @@ def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
     assert "['sorting'] are not used" in line
     used = evaluate("model")["provenance"]["model"]["prompts_used"]
     assert used == {"query": "query: ", "document": "passage: "}
+
+
+def test_lost_weight_is_refused(things: Retrieval) -> None:
+    """transformers would draw it at random and log a line."""
+    write_stock("model")
+    file, *_ = (path for path in Path("model").rglob("model.safetensors") if "Dense" not in str(path))
+    weights = load_file(file)
+    lost = next(name for name in weights if ".0." in name and name.endswith("weight"))
+    save_file({name: weight for name, weight in weights.items() if name != lost}, file, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks \d weights, the first is '.*weight': export or download it again"):
+        open_model("model")
+
+
+def test_model_without_prompts_is_reported(things: Retrieval) -> None:
+    write_stock("model", prompts={})
+    lines: list[str] = []
+    open_model("model", progress=lines.append)
+    assert lines == ["model stores no prompts: texts are embedded without any"]
+
+
+def test_type_of_weights_is_recorded(things: Retrieval) -> None:
+    write_stock("model").to(torch.float16).save_pretrained("half", create_model_card=False)
+    assert [evaluate(name)["provenance"]["machine"]["dtype"] for name in ("model", "half")] == ["float32", "float16"]
+
+
+def test_modules_of_a_route_decide_its_vectors() -> None:
+    """The keys of a Router's settings are pairs."""
+
+    def describe(mode: str) -> Any:
+        stock = as_sentence_transformer(make_model("biencoder"))
+        pooling = Pooling(stock[1].embedding_dimension, pooling_mode=mode)
+        routes = {"query": [stock[0], pooling], "document": [stock[0], Pooling(stock[1].embedding_dimension)]}
+        router = Router(routes, default_route="document", route_mappings={("query", "text"): "query"})
+        return StockEncoder(SentenceTransformer(modules=[router], device="cpu")).decides
+
+    assert describe("mean") == describe("mean") != describe("cls")
+
+
+def test_word_tokenizer_decides_vectors() -> None:
+    """Its description is the same in every process, so it names no address in memory."""
+
+    def describe(*stop_words: str) -> str:
+        words = BoW(vocab=["pump", "valve", "the"])
+        words.tokenizer.stop_words = set(stop_words)
+        return json.dumps(StockEncoder(SentenceTransformer(modules=[words], device="cpu")).decides)
+
+    assert describe("the") == describe("the") != describe() and " at 0x" not in describe()

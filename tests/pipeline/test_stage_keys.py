@@ -204,7 +204,10 @@ def test_paper_filter_sees_prompts(prompts: tuple[str, str], folder: Path, monke
 
 
 def test_encoder_sees_domain_prompts(tmp_path: Path) -> None:
-    rows = [Row(str(n), f"q{n}", f"d{n}", domain, domain) for n, domain in enumerate(["nq", "reddit", "nli", "nq"])]
+    rows = [
+        Row(str(n), f"q{n}", f"d{n}", domain, domain)
+        for n, domain in enumerate(["nq_triples", "reddit", "nli_triplets", "nq_triples"])
+    ]
     write_pairs(tmp_path / "train.arrow", rows)
     texts = get_texts_for(FixedEncoder(NOMIC, 8), "nomic-supervised", read_pairs(tmp_path / "train.arrow"), "document")
     expected = ["search_document: d0", "clustering: d1", "classification: d2", "search_document: d3"]

@@ -110,13 +110,65 @@ UNSUPERVISED = _domains(
         },
     ),
 )
+SUPERVISED_NAMES = {
+    "msmarco": "msmarco_distillation_simlm_rescored_reranked_min15",
+    "nq_triples": "nq_cocondensor_hn_mine_reranked_min15",
+    "hotpot": "hotpotqa_hn_mine_shuffled",
+    "fever": "fever_hn_mine",
+    "nli_triplets": "nli_simcse_50negs_fixed",
+    "medi_wiki": "medi_sts_wiki_rephrasal",
+    "medi_stackexchange": "medi_sts_stackexchange_dupe",
+    "medi_flickr": "medi_sts_flickr_sampled",
+    "medi_supernli": "medi_supernli_sampled",
+    "reddit": "reddit_triples",
+}
+"""Names of the supervised sets in the authors' configuration, and those that their loader expects in the data."""
+
+
+def _both_names(*names: str) -> dict[str, None]:
+    return dict.fromkeys([*names, *(SUPERVISED_NAMES[name] for name in names)])
+
+
 SUPERVISED = _domains(
-    search=(SEARCH, dict.fromkeys(("msmarco", "nq", "hotpot", "fever"))),
+    search=(SEARCH, _both_names("msmarco", "nq_triples", "hotpot", "fever")),
     classification=(
         CLASSIFICATION,
-        dict.fromkeys(("nli", "medi_wiki", "medi_stackexchange", "medi_flickr", "medi_supernli")),
+        _both_names("nli_triplets", "medi_wiki", "medi_stackexchange", "medi_flickr", "medi_supernli"),
     ),
-    clustering=(CLUSTERING, {"reddit": None}),
+    clustering=(CLUSTERING, _both_names("reddit")),
+)
+_BGE_SEARCH = (
+    *(
+        "arguana",
+        "eli5",
+        "fever",
+        "fiqa",
+        "hotpotqa",
+        "msmarco_document",
+        "msmarco_passage",
+        "nq",
+        "scidocsrr",
+        "squad",
+    ),
+    "trivial",
+)
+_BGE_CLASSIFICATION = (
+    *("amazon_counterfactual_classification", "amazon_reviews_classification", "banking_classification"),
+    *("emotion_classification", "imdb_classification", "mtop_intent_classification", "nli"),
+    *("stack_overflow_dup_questions", "toxic_conversations_classification"),
+    "tweet_sentiment_extraction_classification",
+)
+_BGE_CLUSTERING = (
+    *("arxiv_title", "arXiv_abstract", "biorxiv_abstract", "biorxiv_title", "medrxiv_abstract", "medrxiv_title"),
+    *("reddit_clustering", "reddit_clusteringP2P", "stack_exchange_clustering", "stack_exchange_clusteringP2P"),
+    "twenty_news_groups",
+)
+# as in the authors' configuration
+BGE = _domains(
+    search=(SEARCH, dict.fromkeys(_BGE_SEARCH)),
+    questions=((SEARCH[0], SEARCH[0]), {"quora": None}),
+    classification=(CLASSIFICATION, dict.fromkeys(_BGE_CLASSIFICATION)),
+    clustering=(CLUSTERING, dict.fromkeys(_BGE_CLUSTERING)),
 )
 SOURCES: Mapping[str, HubSource] = MappingProxyType(
     {
@@ -138,8 +190,7 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
         ),
         "bge-full-data": HubSource(
             hub_id="cfli/bge-full-data",
-            # 33 splits, whose names could not be verified
-            domains=MappingProxyType({}),
+            domains=BGE,
             columns={"query": "query", "document": "pos", "negatives": "neg"},
             domain_is_file=True,
             size_gb=15,
