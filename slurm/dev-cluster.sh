@@ -171,6 +171,9 @@ down() {
     say "down"
 }
 
+# In a shared temporary folder, another user could create it first.
+[ ! -e "$folder" ] || { [ -O "$folder" ] && [ ! -L "$folder" ]; } || fail "$folder is not yours; set REPRO_DEV_CLUSTER to another"
+
 case "${1:-}" in
     up) up ;;
     down) down ;;

@@ -132,15 +132,22 @@ class Launch:
         """The folder of scripts, pickles and logs, shared by the whole sweep."""
         return get_sweeps_folder() / self.sweep / "jobs"
 
-    def submit(self, batches: Sequence[Batch], progress: Progress) -> None:
-        """Submit all batches. Raises ValueError with the refused batch and a list of what was submitted before it."""
+    def submit(self, batches: Sequence[Batch], progress: Progress, *, retry: bool = False) -> None:
+        """Submit all batches. Raises ValueError with the refused batch and a list of what was submitted before it.
+
+        With `retry`, failures of the submitted runs and stages are cleared. Those of a refused batch stay.
+        """
         enclosing_job = os.environ.get("SLURM_JOB_ID")
         for index, batch in enumerate(batches):
+            # Before the submission, because a job may start at once.
+            restores = [task.item.clear_failure() for task in batch.tasks] if retry else []
             try:
                 # Everything that Slurm has accepted must be recorded.
                 with delay_stops(), hide_enclosing_job() as num_hidden:
                     jobs = self._submit(batch)
             except (FailedJobError, FailedSubmissionError) as error:
+                for restore in restores:
+                    restore()
                 raise ValueError(_describe_refusal(batches, index, error)) from error
             if num_hidden and index == 0:
                 progress(f"launched from inside job {enclosing_job}: its {num_hidden} variables are not passed on")

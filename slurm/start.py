@@ -63,14 +63,12 @@ def start(
             return outcomes
         max_array_size = _read_max_array_size() if profile.on == "slurm" else 0
         slots = [] if profile.on == "slurm" else make_local_slots(profile)
+        if profile.on == "slurm":
+            return outcomes | _start_on_slurm(tasks, profile, sweep, max_array_size, options.retry, progress)
         # Only after all checks: a refused launch must keep the reason why a run failed.
         if options.retry:
             for task in tasks:
-                last = task.item.read()
-                if task.item.is_cancelled or (last is not None and last.state in ("failed", "cancelled")):
-                    task.item.reset()
-        if profile.on == "slurm":
-            return outcomes | _start_on_slurm(tasks, profile, sweep, max_array_size, progress)
+                task.item.clear_failure()
     # The local queue runs for hours, so it starts after the lock is released.
     return outcomes | run_locally(tasks, slots, sweep=sweep, progress=progress)
 
@@ -121,7 +119,7 @@ def _read_max_array_size() -> int:
 
 
 def _start_on_slurm(
-    tasks: list[Task], profile: Profile, sweep: str, max_array_size: int, progress: Progress
+    tasks: list[Task], profile: Profile, sweep: str, max_array_size: int, retry: bool, progress: Progress
 ) -> dict[str, str]:
     from slurm.launch import Launch
 
@@ -140,7 +138,7 @@ def _start_on_slurm(
         num_at_once=profile.num_at_once or max_array_size,
     )
     launch = Launch(profile, sweep, job_ids=live_jobs)
-    launch.submit(batches, progress)
+    launch.submit(batches, progress, retry=retry)
     return launch.submitted
 
 

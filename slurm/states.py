@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,23 @@ class WorkItem:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "cancelled").touch()
 
+    def clear_failure(self) -> Callable[[], None]:
+        """Clear a failure or cancellation, and return a function that restores it."""
+        last, was_cancelled = self.read(), self.is_cancelled
+
+        def restore() -> None:
+            if was_cancelled:
+                self.cancel()
+            if last is not None:
+                self.write(last)
+
+        if not was_cancelled and (last is None or last.state not in ("failed", "cancelled")):
+            return lambda: None
+        self.reset()
+        return restore
+
     def reset(self) -> None:
-        """Clear any failure or cancellation."""
+        """Clear the last state and any cancellation."""
         (self.folder / "cancelled").unlink(missing_ok=True)
         (self.folder / "job.json").unlink(missing_ok=True)
 

@@ -11,7 +11,7 @@ from repro.report.formats import MAX_FOLDED_ROWS, make_console, render, render_l
 from repro.report.view import View
 from repro.spec import Run
 from repro.spec.identity import format_overrides
-from repro.text import format_seconds
+from repro.text import format_seconds, make_printable
 from slurm.status import NEVER_LAUNCHED, RunStatus, Snapshot, format_state_counts
 
 COLUMNS = ("run", "what", "state", "step", "pairs/s", "left", "reason")
@@ -71,7 +71,7 @@ def make_status_table(statuses: Mapping[Run, RunStatus], notes: Sequence[str] = 
     columns = [index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(row[index] for row in rows)]
     headers = [COLUMNS[index] for index in columns]
     title = format_state_counts(statuses.values())
-    table = Table(*headers, box=None, title=title, caption="\n".join(notes) or None)
+    table = Table(*headers, box=None, title=title, caption=Text(make_printable("\n".join(notes))) if notes else None)
     for row in rows:
         texts = [Text(row[index]) for index in columns]
         state = texts[COLUMNS.index("state")]
@@ -87,7 +87,7 @@ def _is_untouched(status: RunStatus) -> bool:
 def _format_rows(statuses: Mapping[Run, RunStatus]) -> list[tuple[str, ...]]:
     """Return the cells of each launched run. Hundreds of runs that were never launched would hide the others."""
     return [
-        (status.id, format_overrides(run), status.state, *_format_progress(status), status.reason)
+        (status.id, format_overrides(run), status.state, *_format_progress(status), make_printable(status.reason))
         for run, status in statuses.items()
         if not _is_untouched(status)
     ]

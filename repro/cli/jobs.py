@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from repro.cli.common import (
@@ -133,7 +132,11 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="refresh until no run is running or queued")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of every run and its reason: recorded, running, queued, interrupted, failed, cancelled or missing."""
+    """Show the state of every run and its reason.
+
+    A run is recorded, running, queued, interrupted, failed, cancelled, unreadable or missing.
+    """
+    from repro.report.formats import make_console
     from slurm.status import get_statuses
     from slurm.tables import make_live_table, show_status
 
@@ -147,7 +150,7 @@ def status(
     table, is_active = make_live_table(runs)
     if not is_active:
         return show_status(runs)
-    with Live(table, console=Console(), auto_refresh=False) as live:
+    with Live(table, console=make_console(), auto_refresh=False) as live:
         while is_active:
             time.sleep(REFRESH_SECONDS)
             table, is_active = make_live_table(runs)

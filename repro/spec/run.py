@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -375,7 +376,7 @@ def needs_surrogate(run: Run) -> bool:
 def check_field_value(name: str, value: Any) -> None:
     """Raise ValueError if a value is not among the choices of its field. A field without choices accepts all."""
     if name in CHOICES and value not in CHOICES[name]:
-        raise ValueError(f"{name}={shorten(repr(value))} is unknown; choose one of {list(CHOICES[name])}")
+        raise ValueError(f"{name}={shorten(reprlib.repr(value))} is unknown; choose one of {list(CHOICES[name])}")
 
 
 def check_run_warmup(run: Run) -> None:

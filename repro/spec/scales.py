@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -221,7 +222,7 @@ SCALES: Mapping[str, Scale] = MappingProxyType(
 def get_scale(name: str) -> Scale:
     """Return a scale by name. Raises ValueError with the valid names."""
     if not isinstance(name, str) or name not in SCALES:
-        raise ValueError(f"unknown scale {shorten(repr(name))}; choose one of {list(ORDER)}")
+        raise ValueError(f"unknown scale {shorten(reprlib.repr(name))}; choose one of {list(ORDER)}")
     return SCALES[name]
 
 

@@ -399,7 +399,7 @@ def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
             if 8 + length + end != size:
                 raise ValueError(f"it has {size} bytes of {8 + length + end}")
             shapes |= {name: (path, list(entry["shape"])) for name, entry in weights.items()}
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
             raise ValueError(f"{path} is not a complete safetensors file ({shorten(error)}): copy it again") from error
     return shapes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -75,7 +76,7 @@ def validate_value(name: str, value: Any, declared: str) -> Any:
     # bool is a subclass of int, so it is excluded explicitly
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
         expected = KIND_NAMES[kind] + (" or null" if may_be_none else "")
-        raise ValueError(f"{name}={shorten(repr(value))}: expected {expected}")
+        raise ValueError(f"{name}={shorten(reprlib.repr(value))}: expected {expected}")
     if isinstance(value, str):
         _check_text(name, value)
     elif not isinstance(value, bool):

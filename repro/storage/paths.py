@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import stat
 from contextlib import suppress
 from functools import lru_cache
@@ -112,7 +113,7 @@ def find_other_writers() -> str:
                 continue
             if status.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
                 writers = "everybody" if status.st_mode & stat.S_IWOTH else "its group"
-                return f"{writers} may write to {folder} and so change the training data and jobs: chmod go-w {folder}"
+                return f"{writers} may write to {folder} and so change the training data and jobs: chmod go-w {shlex.quote(str(folder))}"
     return ""
 
 

@@ -158,6 +158,9 @@ class Stage:
                     return
                 # the files of killed builds, which can be as large as the stage
                 remove_leftovers(self.path)
+                # That listed the folder, which renews the cache of a network disk. It may have hidden a finished stage.
+                if self.is_built:
+                    return
                 # A folder of this name would block the rename at the end.
                 self._move_aside(progress)
                 check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")

@@ -32,8 +32,10 @@ from repro.data.paper.local_copies import (
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage
 from repro.spec import base
 from repro.storage.digests import hash_file
+from repro.storage.lease import lease_folder
 from tests.commands import ignore
 from tests.data.files import pack_folder
+from tests.leases import take_lease
 
 CONTENT = bytes(range(256)) * 40_000  # 10 MB, several blocks
 ROW = '{"query": "a", "document": "b", "negative": ["c"], "dataset": "nli"}'
@@ -267,6 +269,13 @@ def test_failed_fetch_allows_manual_copy(data_folder: Path, monkeypatch: pytest.
     with pytest.raises(ValueError, match="could not be fetched"):
         fetch("nomic-supervised", progress=ignore)
     assert get_local_copy("nomic-supervised") == folder, "a copy stays usable after a fetch without a network"
+
+
+def test_second_fetch_waits_its_turn(data_folder: Path) -> None:
+    """Two downloads of one archive would write into the same part."""
+    lease = take_lease(lease_folder(get_copy_folder("scifact").resolve()))
+    with lease, pytest.raises(ValueError, match=r"scifact is being fetched by process \d+"):
+        fetch("scifact", progress=ignore)
 
 
 def test_archives_have_checksums() -> None:

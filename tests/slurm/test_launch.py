@@ -282,6 +282,18 @@ def test_refused_submission_is_explained(fake_slurm: Path) -> None:
     assert all("--dependency=afterok:101\n" in text for text in again), "the queued stage is not submitted again"
 
 
+def test_refused_retry_keeps_reasons(fake_slurm: Path) -> None:
+    """The runs of the refused array have failed before. Without --retry they are not started later."""
+    for run in RUNS:
+        get_run_item(run).write(JobState(state="failed", reason="bad luck"))
+    (fake_slurm / "refuse-103").touch()
+    with pytest.raises(ValueError, match="refused runs 2 of 3"):
+        launch(*RUNS, retry=True)
+    set_queue(fake_slurm, "101|PENDING|Priority", *(f"102_{n}|PENDING|x" for n in range(3)))
+    assert sorted(get_states(*RUNS)) == ["failed"] * 5 + ["queued"] * 3
+    assert {status.reason for status in get_statuses(RUNS) if status.state == "failed"} == {"bad luck"}
+
+
 def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:
     launch(*RUNS[:2])
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|RUNNING|None")

@@ -153,3 +153,13 @@ def test_null_context_needs_sequence_dropout() -> None:
         base("desk", architecture="contextual", sequence_dropout=0.0)
     base("desk", architecture="contextual", sequence_dropout=0.0, test_contexts="own+wrong")
     base("desk", architecture="biencoder", sequence_dropout=0.0)
+
+
+def test_repeated_lists_are_refused_quickly() -> None:
+    """Aliases of YAML can name a list of a billion items in a few lines."""
+    values: list[Any] = [0] * 10
+    for _ in range(9):
+        values = [values] * 10
+    for name in ("seed", "sampler"):
+        with pytest.raises(ValueError, match=f"{name}="):
+            base("smoke", **{name: values})

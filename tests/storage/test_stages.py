@@ -238,6 +238,20 @@ def test_restored_file_is_accepted(tmp_path: Path) -> None:
     check_digests(path.parent, digests, tmp_path / "notes")
 
 
+def test_hidden_stage_is_not_built_again(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network disk may show a stage of another machine only after its folder is listed."""
+    stage = make_stage()
+
+    def show(path: Path) -> None:
+        path.mkdir(parents=True)
+        (path / STAGE_FILE).write_text("{}")
+
+    monkeypatch.setattr("repro.storage.stages.remove_leftovers", show)
+    stage.build()
+    assert [path.name for path in stage.path.iterdir()] == [STAGE_FILE]
+    assert not list(stage.path.parent.glob(".*.part"))
+
+
 def test_build_removes_killed_attempts(own_home: Path) -> None:
     """A killed build leaves a temporary folder, which the next build of the stage removes."""
     stage = make_stage()

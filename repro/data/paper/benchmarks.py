@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ def check_suite(suite: str) -> None:
         label = "truncated BEIR" if suite == "beir" else suite
         raise ValueError(
             f"suite {suite!r}: {missing} of {label} (archives of about {size} MB) are not in {get_data_folder() / 'beir'}; on "
-            f"a machine with internet: repro fetch {suite} --data-dir {get_data_folder()}"
+            f"a machine with internet: repro fetch {suite} --data-dir {shlex.quote(str(get_data_folder()))}"
         )
 
 

@@ -7,6 +7,7 @@ Licences were not verified. See the card of each dataset.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,8 +215,8 @@ def get_local_copy(name: str) -> Path:
     if not any(list_pair_files(folder)):
         raise ValueError(
             f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
-            f"repro fetch {name} --data-dir {folder.parent}, or hf download {source.hub_id} --repo-type dataset "
-            f"--local-dir {folder}"
+            f"repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}, or hf download {source.hub_id} --repo-type dataset "
+            f"--local-dir {shlex.quote(str(folder))}"
         )
     if reason := find_incomplete_reason(name, folder):
         raise ValueError(reason)
@@ -230,7 +231,7 @@ def find_incomplete_reason(name: str, folder: Path) -> str:
     markers = [path for path in (folder / FETCHING, *folder.rglob("*.incomplete")) if path.exists()]
     if not markers:
         return ""
-    remedy = f"resume on a machine with internet: repro fetch {name} --data-dir {folder.parent}"
+    remedy = f"resume on a machine with internet: repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}"
     return f"{name} in {folder} is incomplete: {markers[0]} exists; {remedy}"
 
 

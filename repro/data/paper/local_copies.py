@@ -16,6 +16,7 @@ from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_r
 from repro.data.readers import unpack
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_folder, json_object, write_json
+from repro.storage.lease import acquire, get_last_owner, lease_folder
 from repro.storage.paths import get_data_folder
 
 Progress = Callable[[str], None]
@@ -50,11 +51,28 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
     """
     # a copy may be a link to another disk, which stays
     folder = get_copy_folder(name).resolve()
-    if (folder / CHECKSUMS).is_file() and _list_files(folder):
-        read_checksums(folder, name)
-        # The marker remains if the process was killed after it wrote the checksums and before it removed the marker.
-        (folder / FETCHING).unlink(missing_ok=True)
+    if _is_complete(folder, name):
         return folder
+    lease = acquire(lease_folder(folder))
+    if lease is None:
+        raise ValueError(f"{name} is being fetched by {get_last_owner(lease_folder(folder))}: wait for it")
+    with lease:
+        if not _is_complete(folder, name):
+            _fetch_alone(name, folder, progress, base)
+    return folder
+
+
+def _is_complete(folder: Path, name: str) -> bool:
+    """Return whether a copy has files and checksums. Raises ValueError if the checksums are damaged."""
+    if not (folder / CHECKSUMS).is_file() or not _list_files(folder):
+        return False
+    read_checksums(folder, name)
+    # The marker remains if the process was killed after it wrote the checksums and before it removed the marker.
+    (folder / FETCHING).unlink(missing_ok=True)
+    return True
+
+
+def _fetch_alone(name: str, folder: Path, progress: Progress, base: str) -> None:
     progress(f"fetching {name}, about {format_size(name)}, into {folder}")
     if name in SOURCES:
         revision = _fetch_from_hub(name, folder)
@@ -68,7 +86,6 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
     # The checksums mark the copy as complete, so the marker goes only after them.
     write_checksums(folder, name, revision)
     (folder / FETCHING).unlink(missing_ok=True)
-    return folder
 
 
 def write_checksums(folder: Path, name: str, revision: str) -> None:

@@ -50,11 +50,12 @@ def build_index(
         progress(line)
     context = set_context(opened, request, corpus, documents, context_corpus, progress)
     opened.model.report = make_encoding_reporter(progress)
+    texts = list(documents.values())
+    # Encoding may take hours. The folder is begun after it, because `prune` removes folders that stay unfinished.
+    vectors_ND = opened.model.encode(texts, corpus.document_role)
+    # NaN scores would rank these documents last, and no message would say so
+    check_vectors(vectors_ND, texts, "model")
     with atomic_folder(folder) as part:
-        texts = list(documents.values())
-        vectors_ND = opened.model.encode(texts, corpus.document_role)
-        # NaN scores would rank these documents last, and no message would say so
-        check_vectors(vectors_ND, texts, "model")
         np.save(part / VECTORS_FILE, vectors_ND)
         # byte offsets of the lines, so that a query reads only the texts that it finds
         offsets, offset = [], 0
