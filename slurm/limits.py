@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from repro.planning.plan import SHARDED_KINDS, Plan
+from repro.planning.plan import SHARDED_KINDS, Plan, make_plan
 from repro.planning.stage_cost import StageCost
+from repro.spec import Run
 from repro.spec.identity import run_id
+from repro.storage.paths import get_local_records
 from repro.text import GIB, count_noun, format_bytes, format_seconds
-from slurm.profiles import Profile
+from slurm.local import count_gpus_per_run
+from slurm.profiles import Profile, count_shards
 
 # Phase of a training run that holds pair data in each process.
 TRAINING_START = "start"
+
+
+def make_profile_plan(runs: Sequence[Run], profile: Profile, gpus: Sequence[str] = ()) -> Plan:
+    """Return the plan of runs with the resources of a profile. `gpus` are those of this machine, for a local profile."""
+    return make_plan(
+        runs,
+        [get_local_records()],
+        num_gpus=count_gpus_per_run(profile, gpus) * profile.num_nodes,
+        num_processes=profile.num_processes * profile.num_nodes,
+        num_at_once=profile.num_at_once or 1,
+        num_shards=lambda run: count_shards(run, profile),
+    )
 
 
 def list_exceeded_limits(plan: Plan, profile: Profile) -> Iterator[str]:

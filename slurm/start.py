@@ -21,6 +21,7 @@ from repro.storage.paths import get_local_records, get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
 from slurm.batches import order_batches
+from slurm.limits import list_exceeded_limits, make_profile_plan
 from slurm.local import make_local_slots, run_locally
 from slurm.profiles import Profile
 from slurm.scheduler import Verdict, get_max_array_size, try_script
@@ -137,6 +138,9 @@ def _start_on_slurm(
         max_array_size=max_array_size,
         num_at_once=profile.num_at_once or max_array_size,
     )
+    runs = [run_from_fields(task.job.run) for task in new_tasks if task.item.kind == "run"]
+    for line in list_exceeded_limits(make_profile_plan(runs, profile), profile):
+        progress(f"warning: {line}")
     launch = Launch(profile, sweep, job_ids=live_jobs)
     launch.submit(batches, progress, retry=retry)
     return launch.submitted

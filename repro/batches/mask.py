@@ -230,6 +230,12 @@ def write_known_positives(folder: Path, document_keys_N: np.ndarray) -> None:
     np.save(folder / COUNTS_FILE, np.array([num_pairs]))
 
 
+def _expand_ranges(starts_n: np.ndarray, counts_n: np.ndarray) -> np.ndarray:
+    """Return the numbers of all ranges, one after the other: starts 5 and 9 with counts 2 and 1 give 5, 6, 9."""
+    ends_n = np.cumsum(counts_n)
+    return np.repeat(starts_n - ends_n + counts_n, counts_n) + np.arange(ends_n[-1] if len(ends_n) else 0)
+
+
 @dataclass(frozen=True)
 class KnownPositives:
     """Known positives of the training pairs of a run."""
@@ -259,8 +265,22 @@ class KnownPositives:
         link_queries_L, link_documents_L = self.links_2L
         starts_B = np.searchsorted(link_queries_L, keys_B, "left")
         stops_B = np.searchsorted(link_queries_L, keys_B, "right")
-        for row in np.flatnonzero(stops_B > starts_B):
-            known_BM[row] |= np.isin(document_keys_M, link_documents_L[starts_B[row] : stops_B[row]])
+        counts_B = stops_B - starts_B
+        order_M = np.argsort(document_keys_M, kind="stable")
+        sorted_M = document_keys_M[order_M]
+        is_long_B = counts_B > len(document_keys_M)
+        for row in np.flatnonzero(is_long_B):
+            links_l = link_documents_L[starts_B[row] : stops_B[row]]
+            places_M = np.minimum(np.searchsorted(links_l, document_keys_M), len(links_l) - 1)
+            known_BM[row] |= links_l[places_M] == document_keys_M
+        # All other links at once. A loop over the rows of a batch of 16,384 would take longer than the training step.
+        counts_B[is_long_B] = 0
+        links_l = link_documents_L[_expand_ranges(starts_B, counts_B)]
+        firsts_l = np.searchsorted(sorted_M, links_l, "left")
+        lasts_l = np.searchsorted(sorted_M, links_l, "right")
+        # The document of a link may occur several times in the batch.
+        rows_k = np.repeat(np.repeat(np.arange(len(keys_B)), counts_B), lasts_l - firsts_l)
+        known_BM[rows_k, order_M[_expand_ranges(firsts_l, lasts_l - firsts_l)]] = True
         return known_BM
 
     def describe(self) -> str:

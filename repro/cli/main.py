@@ -174,24 +174,16 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show which runs are requested, shared, recorded and missing, and the cost of the missing ones. Starts nothing."""
-    from repro.planning.plan import make_plan
-    from slurm.limits import list_exceeded_limits
-    from slurm.local import count_gpus_per_run, list_visible_gpus
-    from slurm.profiles import count_shards, load_profile
+    from slurm.limits import list_exceeded_limits, make_profile_plan
+    from slurm.local import list_visible_gpus
+    from slurm.profiles import load_profile
 
     job_profile = load_profile(profile)
     gpus = list_visible_gpus() if job_profile.on == "local" else []
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs and not as_json:
         return print_line(ALL_PUBLISHED)
-    made_plan = make_plan(
-        runs,
-        [get_local_records()],
-        num_gpus=count_gpus_per_run(job_profile, gpus) * job_profile.num_nodes,
-        num_processes=job_profile.num_processes * job_profile.num_nodes,
-        num_at_once=job_profile.num_at_once or 1,
-        num_shards=lambda run: count_shards(run, job_profile),
-    )
+    made_plan = make_profile_plan(runs, job_profile, gpus)
     if as_json:
         return print_json(made_plan.as_dict() | {"beyond_profile": list(list_exceeded_limits(made_plan, job_profile))})
     seeds = [] if seed or all_seeds or unpublished else describe_seeds(what, scale)

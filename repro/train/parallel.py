@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-JOIN_TIMEOUT = timedelta(hours=2)
+TIMEOUT = timedelta(hours=2)
 """The ranks check the digests of large stages before they join, each at its own speed. The job ends ranks that wait for a
 failed one."""
 
@@ -50,7 +50,8 @@ def join_processes(device: torch.device) -> None:
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         store = _open_store(url, rank, world_size)
         backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
+        # Ranks also prepare their first batch, a tour over all clusters, at their own speed.
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
 
 
 def _open_store(url: str, rank: int, world_size: int) -> dist.Store:
@@ -58,16 +59,16 @@ def _open_store(url: str, rank: int, world_size: int) -> dist.Store:
     scheme, _, location = url.partition("://")
     if scheme == "file":
         store = dist.FileStore(location, world_size)
-        store.set_timeout(JOIN_TIMEOUT)
+        store.set_timeout(TIMEOUT)
         return store
     address, _, port = location.rpartition(":")
     if rank > 0:
-        return dist.TCPStore(address, int(port), world_size, is_master=False, timeout=JOIN_TIMEOUT)
+        return dist.TCPStore(address, int(port), world_size, is_master=False, timeout=TIMEOUT)
     # By default torch listens on every interface, and its store has no authentication.
     family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
     listener = socket.create_server((address, int(port)), family=family)
     return dist.TCPStore(
-        address, int(port), world_size, is_master=True, master_listen_fd=listener.detach(), timeout=JOIN_TIMEOUT
+        address, int(port), world_size, is_master=True, master_listen_fd=listener.detach(), timeout=TIMEOUT
     )
 
 

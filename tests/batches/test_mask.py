@@ -134,6 +134,23 @@ def test_batches_mask_known_positives() -> None:
             assert masked[position, column] == (is_positive and column != position)
 
 
+def test_query_may_have_more_documents_than_a_batch() -> None:
+    """One query has 60 documents, others have few. A document may occur twice in the batch."""
+    rng = make_rng(0, "test many documents")
+    queries = ["common"] * 60 + [f"q{n}" for n in rng.integers(0, 9, 40)]
+    documents = [f"d{n}" for n in range(60)] + [f"d{n}" for n in rng.integers(0, 60, 40)]
+    rows = np.array([3, 70, 71, 90, 58, 3, 95])
+    known_BM = find_known(queries, documents).find_in_batch(
+        rows, compute_content_keys([documents[row] for row in rows])
+    )
+    positives = set(zip(queries, documents, strict=True))
+    has_several = {query for query in queries if len({document for one, document in positives if one == query}) > 1}
+    expected = [
+        [queries[pair] in has_several and (queries[pair], documents[row]) in positives for row in rows] for pair in rows
+    ]
+    assert known_BM.tolist() == expected
+
+
 def test_known_positives_mask_queries_in_both_directions() -> None:
     """The queries a and b share no text, but a also has the document of b."""
     queries, documents, rows = ["a", "a", "b"], ["x", "y", "y"], np.array([0, 2])
