@@ -22,6 +22,7 @@ from repro.storage.platform_info import reserve_space
 REMEDY = "remove its folder and it is built again"
 NUMBERS_PER_CHECK = 2**22
 ROWS_PER_TAKE = 4096
+MIN_REQUESTED_BYTES = 2**30
 MAX_BYTES_IN_MEMORY = 2**26
 """A larger array is backed by a file."""
 
@@ -131,6 +132,28 @@ def advise_random_access(*arrays: np.ndarray | JoinedRows | None) -> None:
     """
     for mapped in _find_maps(arrays):
         mapped.madvise(mmap.MADV_RANDOM)
+
+
+def request_rows(array: np.ndarray | JoinedRows | None, rows: np.ndarray) -> None:
+    """Ask the system to read these rows of a large memory-mapped array, all at once.
+
+    Without it, they are read one page after the other. Measured with 2048 rows of 1.5 KiB on a disk: 0.13 s instead of
+    0.55 s. Smaller files stay in the page cache.
+    """
+    if isinstance(array, JoinedRows):
+        first, second = array.parts
+        in_second = rows >= len(first)
+        request_rows(first, rows[~in_second])
+        request_rows(second, rows[in_second] - len(first))
+        return
+    mapped = _find_map(array)
+    if array is None or mapped is None or len(mapped) < MIN_REQUESTED_BYTES:
+        return
+    first_byte = array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+    for row in np.unique(rows).tolist():
+        start = first_byte + row * array.strides[0]
+        page = start - start % mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_WILLNEED, page, start + array.strides[0] - page)
 
 
 def _find_maps(arrays: Iterable[np.ndarray | JoinedRows | None]) -> list[mmap.mmap]:

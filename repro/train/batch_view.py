@@ -24,7 +24,7 @@ from repro.batches.negatives import list_document_rows
 from repro.data.pairs import Side
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.prompting import get_texts_for
-from repro.storage.arrays import JoinedRows, advise_random_access, release_pages
+from repro.storage.arrays import JoinedRows, advise_random_access, release_pages, request_rows
 
 Vectors = dict[Side, np.ndarray | JoinedRows | None]
 """Stored vectors of queries (N, D) and of all documents, memory-mapped. None if the run stores none."""
@@ -81,6 +81,10 @@ class BatchViewer:
         """Return the view of a batch, given its pair indices, int64 (B,)."""
         run = self.inputs.run
         rows_M = list_document_rows(pairs_B, self.inputs.negatives)
+        request_rows(self.inputs.document_keys, rows_M)
+        if run.filter == "surrogate" and run.filter_model:
+            self._request_vectors(self._filter_vectors, pairs_B, rows_M)
+        self._request_vectors(self._stored_vectors, pairs_B, rows_M)
         keys_M = np.asarray(self.inputs.document_keys[rows_M])
         vectors = self._load_vectors(self._stored_vectors, pairs_B, rows_M)
         scores_BM = _compute_scores(vectors)
@@ -112,6 +116,10 @@ class BatchViewer:
     @cached_property
     def _filter_vectors(self) -> Vectors:
         return _list_by_side(self.inputs.filter_embeddings("query"), self.inputs.document_embeddings(of_filter=True))
+
+    def _request_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> None:
+        request_rows(stored["query"], pairs_B)
+        request_rows(stored["document"], rows_M)
 
     def _load_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> SurrogateVectors | None:
         queries_BD = self._load_rows(stored["query"], "query", pairs_B)
