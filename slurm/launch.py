@@ -139,16 +139,19 @@ class Launch:
         """
         enclosing_job = os.environ.get("SLURM_JOB_ID")
         for index, batch in enumerate(batches):
-            # Before the submission, because a job may start at once.
-            restores = [task.item.clear_failure() for task in batch.tasks] if retry else []
-            try:
-                # Everything that Slurm has accepted must be recorded.
-                with delay_stops(), hide_enclosing_job() as num_hidden:
+            # Everything that Slurm has accepted must be recorded.
+            with delay_stops(), hide_enclosing_job() as num_hidden:
+                # Before the submission, because a job may start at once.
+                restores = [task.item.clear_failure() for task in batch.tasks] if retry else []
+                try:
                     jobs = self._submit(batch)
-            except (FailedJobError, FailedSubmissionError) as error:
-                for restore in restores:
-                    restore()
-                raise ValueError(_describe_refusal(batches, index, error)) from error
+                except BaseException as error:
+                    if batch.tasks[0].name not in self.submitted:
+                        for restore in restores:
+                            restore()
+                    if isinstance(error, FailedJobError | FailedSubmissionError):
+                        raise ValueError(_describe_refusal(batches, index, error)) from error
+                    raise
             if num_hidden and index == 0:
                 progress(f"launched from inside job {enclosing_job}: its {num_hidden} variables are not passed on")
             progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
@@ -187,10 +190,10 @@ class Launch:
             task.name: {"job_id": job.job_id, "log": str(job.paths.stdout), "script": str(job.paths.submission_file)}
             for task, job in zip(batch.tasks, jobs, strict=True)
         }
+        self.submitted |= {name: location["job_id"] for name, location in locations.items()}
         submission = make_submission(batch.tasks, locations, on="slurm", sweep=self.sweep)
         # Written immediately: if this launcher dies now, another one must not submit these jobs again.
         submission.write()
-        self.submitted |= {name: location["job_id"] for name, location in locations.items()}
         self._record_job(batch, jobs[0].job_id.split("_")[0])
         return [job.job_id for job in jobs]
 

@@ -28,7 +28,7 @@ from repro.spec.identity import format_overrides
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, acquire, get_live_owner
 from repro.storage.paths import get_local_records, get_sweeps_folder, import_environment, run_folder
-from repro.storage.platform_info import count_usable_cores
+from repro.storage.platform_info import NO_GPUS, count_usable_cores
 from repro.text import count_noun, format_seconds
 from slurm.profiles import Profile, check_processes_per_gpu
 from slurm.ranks import THREADS
@@ -66,11 +66,12 @@ class Slot:
 
 def list_visible_gpus() -> list[str]:
     """Return the numbers of the GPUs that this process may use, without importing torch."""
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        # -1 hides all GPUs.
-        return [gpu for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if gpu not in ("", "-1")]
     # The build of torch for CPUs uses no GPU.
-    if version("torch").endswith("+cpu") or shutil.which("nvidia-smi") is None:
+    if version("torch").endswith("+cpu"):
+        return []
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return [gpu for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if gpu not in NO_GPUS]
+    if shutil.which("nvidia-smi") is None:
         return []
     completed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
     return [str(index) for index, line in enumerate(completed.stdout.splitlines()) if line.startswith("GPU ")]

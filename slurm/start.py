@@ -140,7 +140,7 @@ def _start_on_slurm(
     )
     runs = [run_from_fields(task.job.run) for task in new_tasks if task.item.kind == "run"]
     for line in list_exceeded_limits(make_profile_plan(runs, profile), profile):
-        progress(f"warning: {line}")
+        progress(line)
     launch = Launch(profile, sweep, job_ids=live_jobs)
     launch.submit(batches, progress, retry=retry)
     return launch.submitted
@@ -219,7 +219,7 @@ def _take_unblocked(
 ) -> list[Run]:
     """Return the first runs that can start, as many as the limit, and add blocked ones to `skipped`.
 
-    The runs after them are not looked at, because their data may be missing.
+    Later runs are not checked, because their data may be missing.
     """
     chosen: list[Run] = []
     for run in runs:

@@ -48,7 +48,7 @@ FIRST_RANKED_WORD = 1996
 HALF_WEIGHT_SHARE = 1e-3
 """A word with this share of all text has half the weight of the rarest words (a of Arora et al.)."""
 SIGNS = 0x5C85B71604D45E27C99BC2B76676BA6B
-"""A bit per principal direction: 1 if its largest component is positive. So stages that exist stay valid."""
+"""A bit per principal direction: 1 if its largest component is positive. These are the signs of existing stages."""
 
 
 class Surrogate(Protocol):

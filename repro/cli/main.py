@@ -97,7 +97,7 @@ def prepare_process() -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             # A locale such as ISO-8859-1 has no "–" or "…".
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="replace" if name == "stdout" else "backslashreplace")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 

@@ -44,6 +44,7 @@ from repro.text import shorten
 
 ROWS_PER_READ = 8_192
 MAX_LAYOUTS = 256
+NEGATIONS = ("not", "non", "un", "contra")
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
 WRITTEN_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
 """A cell with a list of texts as Python or JSON writes it. pandas writes such cells."""
@@ -473,13 +474,17 @@ _READERS = {
 
 
 def _check_classes(metadata: Mapping[bytes, bytes], name: str, path: Path) -> None:
-    """Raise ValueError if `datasets` stored a column of labels as more than two classes, whose numbers are no grades."""
+    """Raise ValueError if `datasets` stored a column of labels as classes whose numbers are no grades.
+
+    These are more than two classes, or two of which the second is the negation, as in QNLI.
+    """
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
-        classes = features[name]["names"]
+        classes = list(features[name]["names"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return
-    if isinstance(classes, list) and len(classes) > 2:
+    is_negation = len(classes) == 2 and str(classes[1]).casefold().startswith(NEGATIONS)
+    if len(classes) > 2 or is_negation:
         raise ValueError(
             f"{path}: the numbers in {shorten(repr(name))} are those of the classes {shorten(repr(classes))}, not grades: "
             "use --threshold X if rows from X on are pairs, or keep the rows that are pairs and use --no-labels"

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,8 @@ def _check_weights(model: SentenceTransformer, folder: Path) -> None:
 
     Such a file is damaged, or the model needs code of its own that is never run.
     """
-    for entry, module in zip(read_json(folder / "modules.json"), model, strict=True):
-        transformer, files = getattr(module, "auto_model", None), folder / str(entry["path"])
+    for module, files in _iter_modules(model, folder):
+        transformer = getattr(module, "auto_model", None)
         names = _list_stored_weights(files)
         # The names of a file may have a prefix, so only suspects are opened a second time.
         if transformer is None or names is None or _are_complete(transformer, names):
@@ -167,6 +168,16 @@ def _check_weights(model: SentenceTransformer, folder: Path) -> None:
                 f"{files} lacks {len(missing)} weights, the first is {missing[0]!r}: "
                 + ("it needs the code of its authors, which is never run" if code else "export or download it again")
             )
+
+
+def _iter_modules(model: SentenceTransformer, folder: Path) -> Iterator[tuple[Any, Path]]:
+    """Yield each module with its folder, also those of the routes of a Router."""
+    for entry, module in zip(read_json(folder / "modules.json"), model, strict=True):
+        files = folder / str(entry["path"])
+        yield module, files
+        if (files / "router_config.json").is_file():
+            for route, names in json_object(files / "router_config.json")["structure"].items():
+                yield from zip(module.sub_modules[route], (files / name for name in names), strict=True)
 
 
 def _list_stored_weights(folder: Path) -> set[str] | None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+NO_GPUS = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES, and of its parts, that name no GPU. The last is that of older versions of Slurm."""
 RESIDENT_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 """The unit of `ru_maxrss`: bytes on macOS, KiB elsewhere."""
 MEMINFO = Path("/proc/meminfo")

@@ -32,7 +32,7 @@ from repro.spec.identity import get_training_id
 from repro.stopping import Interrupted
 from repro.storage.lease import acquire
 from repro.storage.paths import get_home, is_imported, run_folder
-from repro.storage.platform_info import measure_free_bytes
+from repro.storage.platform_info import NO_GPUS, measure_free_bytes
 from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import (
@@ -351,7 +351,7 @@ def device() -> torch.device:
     """
     if not torch.cuda.is_available():
         given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        if given not in ("", "-1") and (torch.backends.cuda.is_built() or "SLURM_JOB_ID" in os.environ):
+        if given not in NO_GPUS and (torch.backends.cuda.is_built() or "SLURM_JOB_ID" in os.environ):
             raise ValueError(
                 f"CUDA_VISIBLE_DEVICES={given!r} gives this process a GPU, and torch {torch.__version__} cannot use it: "
                 "install a build of torch for the driver of this machine, or set CUDA_VISIBLE_DEVICES= to use the CPU"

@@ -186,12 +186,14 @@ def test_lists_on_both_sides_are_malformed(tmp_path: Path) -> None:
 
 
 def test_classes_are_no_grades(tmp_path: Path) -> None:
-    """In NLI, 0 is entailment and 2 is contradiction. Two classes are grades."""
-    for classes in (["entailment", "neutral", "contradiction"], ["different", "same"]):
+    """In NLI, 0 is entailment and 2 is contradiction. Two classes are grades, unless the second is the negation."""
+    nli, qnli = ["entailment", "neutral", "contradiction"], ["entailment", "not_entailment"]
+    for name, classes in (("3", nli), ("negated", qnli), ("2", ["different", "same"])):
         rows = [row | {"label": n % len(classes)} for n, row in enumerate(ROWS)]
-        folder = tmp_path / str(len(classes))
+        folder = tmp_path / name
         Dataset.from_list(rows).cast_column("label", ClassLabel(names=classes)).save_to_disk(folder)
     assert_refused(tmp_path / "x", tmp_path / "3", r"'label' are those of the classes \['entailment', .*--no-labels")
+    assert_refused(tmp_path / "x", tmp_path / "negated", "not_entailment")
     assert import_file(tmp_path / "y", tmp_path / "3", columns=Columns(threshold=2)).num_kept
     assert import_file(tmp_path / "z", tmp_path / "2").num_kept
 

@@ -32,7 +32,6 @@ from repro.data.paper.local_copies import (
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage
 from repro.spec import base
 from repro.storage.digests import hash_file
-from repro.storage.lease import lease_folder
 from tests.commands import ignore
 from tests.data.files import pack_folder
 from tests.leases import take_lease
@@ -271,9 +270,9 @@ def test_failed_fetch_allows_manual_copy(data_folder: Path, monkeypatch: pytest.
     assert get_local_copy("nomic-supervised") == folder, "a copy stays usable after a fetch without a network"
 
 
-def test_second_fetch_waits_its_turn(data_folder: Path) -> None:
+def test_second_fetch_is_refused(data_folder: Path) -> None:
     """Two downloads of one archive would write into the same part."""
-    lease = take_lease(lease_folder(get_copy_folder("scifact").resolve()))
+    lease = take_lease(get_copy_folder("scifact").resolve().with_name(".scifact.fetching"))
     with lease, pytest.raises(ValueError, match=r"scifact is being fetched by process \d+"):
         fetch("scifact", progress=ignore)
 

@@ -172,9 +172,15 @@ def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
     assert used == {"query": "query: ", "document": "passage: "}
 
 
-def test_lost_weight_is_refused(things: Retrieval) -> None:
+@pytest.mark.parametrize("in_route", [False, True])
+def test_lost_weight_is_refused(things: Retrieval, in_route: bool) -> None:
     """transformers would draw it at random and log a line."""
-    write_stock("model")
+    if in_route:
+        stock = as_sentence_transformer(make_model("biencoder"))
+        router = Router({"query": [stock[0]], "document": [stock[0]]}, default_route="document")
+        SentenceTransformer(modules=[router, stock[1]], device="cpu").save_pretrained("model", create_model_card=False)
+    else:
+        write_stock("model")
     file, *_ = (path for path in Path("model").rglob("model.safetensors") if "Dense" not in str(path))
     weights = load_file(file)
     lost = next(name for name in weights if ".0." in name and name.endswith("weight"))

@@ -138,32 +138,22 @@ SUPERVISED = _domains(
     ),
     clustering=(CLUSTERING, _both_names("reddit")),
 )
+# fmt: off
 _BGE_SEARCH = (
-    *(
-        "arguana",
-        "eli5",
-        "fever",
-        "fiqa",
-        "hotpotqa",
-        "msmarco_document",
-        "msmarco_passage",
-        "nq",
-        "scidocsrr",
-        "squad",
-    ),
+    "arguana", "eli5", "fever", "fiqa", "hotpotqa", "msmarco_document", "msmarco_passage", "nq", "scidocsrr", "squad",
     "trivial",
 )
 _BGE_CLASSIFICATION = (
-    *("amazon_counterfactual_classification", "amazon_reviews_classification", "banking_classification"),
-    *("emotion_classification", "imdb_classification", "mtop_intent_classification", "nli"),
-    *("stack_overflow_dup_questions", "toxic_conversations_classification"),
-    "tweet_sentiment_extraction_classification",
+    "amazon_counterfactual_classification", "amazon_reviews_classification", "banking_classification",
+    "emotion_classification", "imdb_classification", "mtop_intent_classification", "nli", "stack_overflow_dup_questions",
+    "toxic_conversations_classification", "tweet_sentiment_extraction_classification",
 )
 _BGE_CLUSTERING = (
-    *("arxiv_title", "arXiv_abstract", "biorxiv_abstract", "biorxiv_title", "medrxiv_abstract", "medrxiv_title"),
-    *("reddit_clustering", "reddit_clusteringP2P", "stack_exchange_clustering", "stack_exchange_clusteringP2P"),
+    "arxiv_title", "arXiv_abstract", "biorxiv_abstract", "biorxiv_title", "medrxiv_abstract", "medrxiv_title",
+    "reddit_clustering", "reddit_clusteringP2P", "stack_exchange_clustering", "stack_exchange_clusteringP2P",
     "twenty_news_groups",
 )
+# fmt: on
 # as in the authors' configuration
 BGE = _domains(
     search=(SEARCH, dict.fromkeys(_BGE_SEARCH)),
@@ -220,6 +210,8 @@ def get_local_copy(name: str) -> Path:
         )
     if reason := find_incomplete_reason(name, folder):
         raise ValueError(reason)
+    if source.domain_is_file:
+        get_prompts_by_domain(name, map(_get_domain, list_pair_files(folder)))
     return folder
 
 
@@ -240,6 +232,11 @@ def list_pair_files(folder: Path) -> Iterator[Path]:
     return (path for path in list_visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
 
 
+def _get_domain(path: Path) -> str:
+    """Return the domain of a file that is named after it, with or without the number of a shard."""
+    return _SHARD.sub("", path.stem)
+
+
 def load_source(name: str) -> Iterator[Row]:
     """Yield the pairs of a local copy in constant memory, file by file in the order of their names.
 
@@ -256,7 +253,7 @@ def load_source(name: str) -> Iterator[Row]:
                 raise ValueError(f"{pair.location}: {pair.flaw}")
             if pair.is_further:
                 continue
-            domain = _SHARD.sub("", path.stem) if source.domain_is_file else pair.domain
+            domain = _get_domain(path) if source.domain_is_file else pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
             negatives = tuple(text for text in pair.negatives if keep_words(text))
             identifier = make_id(name, number, domain, query, document)
@@ -275,5 +272,8 @@ def get_prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[
         return {}
     unknown = sorted(set(domains) - set(declared))
     if unknown:
-        raise ValueError(f"{name}: no prompts are declared for the domains {unknown}; known are {sorted(declared)}")
+        raise ValueError(
+            f"{name}: no prompts are declared for the domains {unknown}: declare them in repro/data/paper/hub.py, or move "
+            f"their files out of the copy; known are {sorted(declared)}"
+        )
     return {domain: declared[domain].prompts for domain in domains}

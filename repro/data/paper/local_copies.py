@@ -16,7 +16,7 @@ from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_r
 from repro.data.readers import unpack
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_folder, json_object, write_json
-from repro.storage.lease import acquire, get_last_owner, lease_folder
+from repro.storage.lease import acquire, get_last_owner
 from repro.storage.paths import get_data_folder
 
 Progress = Callable[[str], None]
@@ -53,9 +53,11 @@ def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Pat
     folder = get_copy_folder(name).resolve()
     if _is_complete(folder, name):
         return folder
-    lease = acquire(lease_folder(folder))
+    # hidden, so that it is not taken for a collection
+    lease_folder = folder.with_name(f".{folder.name}.fetching")
+    lease = acquire(lease_folder)
     if lease is None:
-        raise ValueError(f"{name} is being fetched by {get_last_owner(lease_folder(folder))}: wait for it")
+        raise ValueError(f"{name} is being fetched by {get_last_owner(lease_folder)}: wait for it")
     with lease:
         if not _is_complete(folder, name):
             _fetch_alone(name, folder, progress, base)
