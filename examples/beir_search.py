@@ -36,6 +36,8 @@ def main(folder: Path, source: str | None = None) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (1, 3):
+        sys.exit(__doc__)
     if len(sys.argv) == 3:
         main(Path(sys.argv[2]), sys.argv[1])
     else:

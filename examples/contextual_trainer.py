@@ -29,7 +29,9 @@ from repro.model.start import build_model
 
 
 def main(folder: Path, num_epochs: int = 10) -> dict[str, float]:
-    """Return NDCG@10 before and after training, with the searched documents as context."""
+    """Return NDCG@10 before and after training, with the searched documents as context. The folder must be new or empty."""
+    if folder.is_dir() and any(folder.iterdir()):
+        sys.exit(f"{folder} is not empty: name a new folder")
     dataset, surrogate = make_pairs(), load_surrogate("minilm-words")
     queries, documents = dataset["anchor"], dataset["positive"]
     domains = np.repeat([0, 1], len(dataset) // 2).astype(np.int32)

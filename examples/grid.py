@@ -34,7 +34,7 @@ def main(folder: Path, words: tuple[str, ...] = AXES) -> View:
     print(f"outcomes: {sorted(ended.values())}", flush=True)
     table = make_scores_view(runs)
     render(table)
-    if len(axes) == 2:
+    if len(axes) == 2 and all(len(values) > 1 for values in axes.values()):
         render(make_pivot_view(make_pivot(runs, *axes)))
     return table
 

@@ -235,12 +235,15 @@ def _read_first_commits(folder: Path) -> dict[str, str]:
 
 
 def sum_seconds(records: Iterable[Record]) -> tuple[float, float]:
-    """Return the seconds of training and of measurement. A training run that several records share counts once."""
-    training_seconds: dict[str, float] = {}
+    """Return the seconds of training and of measurement. A training run that several records share counts once.
+
+    The same training run in two folders of records was executed twice.
+    """
+    training_seconds: dict[tuple[Path, str], float] = {}
     evaluation_seconds = 0.0
     for record in records:
         # Runs that differ only in their evaluation have the same training id.
         training = record.provenance.get("training") or {}
-        training_seconds[training.get("id", record.id)] = float(training.get("seconds", 0.0))
+        training_seconds[record.path.parent, training.get("id", record.id)] = float(training.get("seconds", 0.0))
         evaluation_seconds += float(record.provenance.get("evaluation_seconds", 0.0))
     return sum(training_seconds.values()), evaluation_seconds

@@ -23,6 +23,7 @@ REFERENCES = ("bm25", "surrogate")
 """Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""
 PLACEHOLDER = re.compile(r"\*|\{family\}")
 DEFAULT_METRIC = "{suite}/mean/ndcg_at_10"
+OUTDATED = "the record is older than this measure; move it out of the folder and run it again"
 METRIC_NAMES = {"ndcg_at_10": "NDCG@10", "mrr_at_10": "MRR@10", "recall_at_100": "recall@100"}
 
 
@@ -111,7 +112,7 @@ def _find_same_point(
     """Return the point of another record with the same parts. Raises ValueError if that record lacks it."""
     parts = _get_parts(point)
     if parts not in points:
-        raise ValueError(f"{figure.name}: record {record.id} has no {figure.points!r} with {dict(parts)}: run it again")
+        raise ValueError(f"{figure.name}: {record.path} has no {figure.points!r} with {dict(parts)}: {OUTDATED}")
     return points[parts]
 
 
@@ -176,7 +177,7 @@ def _get_value(figure: Figure, name: str, series: Row, record: Record, point: di
             f"nor a field of a run{hint}"
         )
     if path not in record.metrics:
-        raise ValueError(f"{figure.name} asks record {record.id} for {path!r}, which it lacks: run it again")
+        raise ValueError(f"{figure.name}: {record.path} has no {path!r}: {OUTDATED}")
     return record.metrics[path] * factor
 
 

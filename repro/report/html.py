@@ -94,7 +94,7 @@ def render_page(
     lines = sorted(
         (line for section in sections for line in section.lines), key=lambda line: get_ledger_rank(line.judged)
     )
-    records = {record.id: (whose, record) for section in sections for whose, record in reversed(section.records)}
+    records = {(whose, record.id): record for section in sections for whose, record in section.records}
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

@@ -61,6 +61,9 @@ def make_scores_view(runs: Sequence[Run], *, is_for_programs: bool = False) -> V
         measures = ", ".join(dict.fromkeys(record.run.measure for record in unscored))
         without = count_noun(len(unscored), "run has", "runs have")
         notes[f"{without} no NDCG@10 (measure {measures}): `repro show RUN --json` prints their metrics"] = None
+    num_yours = sum(record.path.parent == get_local_records() for record in records)
+    if 0 < num_yours < len(records):
+        notes[f"{num_yours} of {len(records)} records are yours, the others are published"] = None
     if any("±" in cell for line in lines for cell in line):
         notes["±: standard deviation over the seeds of a line"] = None
     return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), tuple(notes))

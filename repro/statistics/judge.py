@@ -362,7 +362,10 @@ def _compare_blind(
 
 
 def _compute_yours(judged: Judgement, wanted: Sequence[Run], own_by_run: Mapping[Run, Record]) -> tuple[float, ...]:
-    """Return the effects of a claim in the reader's own records, or nothing if no seed is complete."""
+    """Return the effects of a claim in the reader's own records, or nothing if no seed is complete.
+
+    Neither if one of them is older than a metric of the claim, or lacks its arrays.
+    """
     claim = judged.claim
     if judged.word == OTHER_SCALE or isinstance(claim, Identity):
         return ()
@@ -372,7 +375,7 @@ def _compute_yours(judged: Judgement, wanted: Sequence[Run], own_by_run: Mapping
         if claim_runs.drawn and not seeds:
             return ()
         comparisons, _ = compare(claim, claim_runs.collect(seeds, own_by_run))
-    except (MissingRunsError, AbsentDatasetError):
+    except (MissingRunsError, AbsentDatasetError, ValueError):
         return ()
     return tuple(comparison.effect for comparison in comparisons)
 

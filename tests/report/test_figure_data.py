@@ -100,7 +100,7 @@ def test_coinciding_points_keep_names(kind: str, parts: tuple[str, ...], name: s
 
 
 def test_missing_metric_is_named(records: list[Record]) -> None:
-    with pytest.raises(ValueError, match=f"record {records[1].id} for 'train/pace'"):
+    with pytest.raises(ValueError, match=f"{records[1].id}.json has no 'train/pace'"):
         list_figure_rows(replace(LINES, x="train/pace", series=LINES.series[:1]), RUNS, records)
 
 

@@ -162,7 +162,7 @@ def test_section_is_complete(report: Report) -> None:
     # Two seeds share each training run of 60 s, so 8 runs count 240 s.
     assert "8 of 8 runs have a published record; 4 min of training, 16 s of measuring" in table
     assert "python -m repro.table1 --scale desk" in table and "a CPU, float32, threads: 2" in table
-    assert all(f'href="#run-{record.id}"' in table for record in report.records)
+    assert all(f'href="#run-published-{record.id}"' in table for record in report.records)
     assert "<svg" in figure and 'aria-label="Score by batch size"' in figure and "data:text/csv;base64," in figure
 
 
