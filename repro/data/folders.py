@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ STATE_FILE = "state.json"
 DATASET_FILES = ("dataset_info.json", STATE_FILE)
 """Files of a folder of `datasets.save_to_disk` in addition to those of rows."""
 SPLITS_FILE = "dataset_dict.json"
+SPLIT_NAME = re.compile(r"(train|test|dev|val|valid|validation|eval)(?![a-z])", re.IGNORECASE)
+"""Beginning of the name of a file with one split of a dataset, as in train-00000-of-00001.parquet."""
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
@@ -48,7 +51,7 @@ def list_files_to_read(source: Path) -> list[Path]:
     """Return the files that an import reads, in order: the file itself, those of a BEIR folder, or those of a folder.
 
     Sub-folders are read only if their name has the ending of a file, as in "pairs.parquet/part-0.parquet". Of the splits
-    that `datasets.save_to_disk` wrote, only "train" is read.
+    that `datasets.save_to_disk` wrote, and of files named after splits as on the hub, only "train" is read.
     """
     if not source.is_dir():
         return [source]
@@ -58,7 +61,15 @@ def list_files_to_read(source: Path) -> list[Path]:
         return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
     if _is_saved_dataset(source):
         return _list_saved_files(source)
-    return [path for entry in list_entries(source) if match_ending(entry) for path in list_files_to_read(entry)]
+    return [path for entry in _list_readable_entries(source) for path in list_files_to_read(entry)]
+
+
+def _list_readable_entries(folder: Path) -> list[Path]:
+    """Return the entries with the ending of a file. If some are named after splits and one is `train`, only it is read."""
+    entries = [entry for entry in list_entries(folder) if match_ending(entry)]
+    splits = {entry: match[1].lower() for entry in entries if (match := SPLIT_NAME.match(entry.name))}
+    has_train = "train" in splits.values()
+    return [entry for entry in entries if not has_train or splits.get(entry, "train") == "train"]
 
 
 def _is_saved_dataset(folder: Path) -> bool:
@@ -83,10 +94,11 @@ def list_skipped_files(source: Path) -> list[Path]:
         read = {source / name for name in DATASET_FILES}.union(_list_saved_files(source))
         return [entry for entry in list_entries(source) if entry not in read]
     skipped = []
+    readable = _list_readable_entries(source)
     for entry in list_entries(source):
         if entry.name in (*DATASET_FILES, SPLITS_FILE) or (entry.name == "train" and (source / SPLITS_FILE).is_file()):
             continue
-        skipped += list_skipped_files(entry) if match_ending(entry) else [entry]
+        skipped += list_skipped_files(entry) if entry in readable else [entry]
     return skipped
 
 
@@ -98,7 +110,7 @@ def describe_skipped_files(num_skipped: int, first: Sequence[str]) -> str:
     subject = count_noun(num_skipped, "file or folder was", "files or folders were")
     return (
         f"{subject} not read: {examples}; only visible files ending in {', '.join(ENDINGS)} are read, of a folder of "
-        "save_to_disk those of state.json, and of its splits `train`"
+        "save_to_disk those of state.json, and of splits `train`"
     )
 
 

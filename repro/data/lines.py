@@ -25,7 +25,7 @@ def convert_hint(path: Path) -> str:
     if mark == GZIP_MARK:
         return f"it is compressed: gzip -dc {shlex.quote(path.name)} > {shlex.quote(f'unpacked-{path.name}')}"
     is_utf16 = mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    condition, encoding = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is Latin-1", "LATIN1")
+    condition, encoding = ("it is UTF-16", "UTF-16") if is_utf16 else ("if it is from Windows, or Latin-1", "CP1252")
     name, converted = shlex.quote(path.name), shlex.quote(f"utf8-{path.name}")
     return f"{condition}: iconv -f {encoding} -t UTF-8 {name} > {converted}"
 

@@ -46,8 +46,8 @@ ROWS_PER_READ = 8_192
 MAX_LAYOUTS = 256
 NEGATIONS = ("not", "non", "un", "contra")
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
-WRITTEN_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*\]\s*""", re.DOTALL)
-"""A cell with a list of texts as Python or JSON writes it. pandas writes such cells."""
+WRITTEN_LIST = re.compile(r"""\s*\[\s*(?:['"].*['"]|\{.*\})\s*\]\s*""", re.DOTALL)
+"""A cell with a list of texts or of passages as Python or JSON writes it. pandas writes such cells."""
 ARROW_MAGIC = b"ARROW1"
 """First bytes of the file format of Arrow, as in Feather files."""
 LOW_LABEL = "low_label"
@@ -593,8 +593,13 @@ def parse_label(value: Any) -> float:
         return label
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"the label is {shorten(repr(value))}, expected a number, true or false: name another column with --label "
-            "COLUMN, or use every row as a pair with --no-labels"
+            f"the label is {shorten(repr(value))}, expected a number, true or false: "
+            + (
+                "write a row for each document with its label"
+                if isinstance(value, list)
+                else "name another column with --label COLUMN, replace words by numbers, or keep only the rows that are "
+                "pairs and use --no-labels"
+            )
         ) from error
 
 

@@ -74,7 +74,15 @@ class Corpus:
     def digest(self) -> str:
         """A digest of its content. That of a file is computed once and noted."""
         if self.kind == "imported":
-            return str(json_object(self.path / CORPUS_FILE).get("digest"))
+            from repro.data.own.imported import IMPORT_FOLDER
+            from repro.data.own.importing import DOCUMENTS_FILE
+
+            digest = str(json_object(self.path / CORPUS_FILE).get("digest"))
+            # If collections for evaluation were given, this digest does not cover documents without a pair.
+            documents = self.path / IMPORT_FOLDER / DOCUMENTS_FILE
+            if not documents.is_file():
+                return digest
+            return hash_json([digest, get_cached_digests(self.path, [documents], get_digests_note(self.path))])
         if self.kind == "suite":
             return self.path.name
         digests = get_cached_digests(self.path.parent, self._list_files(), get_digests_note(self.path))

@@ -57,7 +57,7 @@ COUNT_DESCRIPTIONS = {
     "low_label": "rows whose label is below the threshold, left out",
     "used_as_negatives": "rows whose label is below the threshold: negatives of the pairs of their query",
     "unlabelled": "rows without a label in files that have labels, left out",
-    "repeated_pair": "pairs that were there already, left out",
+    "repeated_pair": "pairs that were there already, left out with their negatives",
     "evaluated": "pairs with a judged text of the given evaluation set, left out",
     "negatives_taken_out": "negatives that were empty or a document of their own row, taken out",
     "near_copies": "pairs that differ from another pair only in case or punctuation, kept",

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.data.beir import Retrieval, find_collections, load_beir, write_beir_folder
+from repro.data.folders import list_files_to_read, list_skipped_files
 from repro.data.own.importing import MAX_EXAMPLES, Imported, import_corpus, load_import
 from repro.data.readers import estimate_text_size, read_foreign_rows
 from repro.storage import files
@@ -65,6 +66,19 @@ def test_skipped_files_are_counted(tmp_path: Path, folder: Path) -> None:
     assert load_import(imported.folder) == imported
     (warning,) = imported.warnings
     assert "README, f.jsonl.gz, g.ndjson and 2 more" in warning
+
+
+def test_only_train_is_read_of_splits(tmp_path: Path) -> None:
+    """A folder of the hub has a file per split. A folder without `train` has no splits."""
+    names = ("train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl", "test-00000-of-00001.jsonl", "dev.jsonl")
+    (tmp_path / "pair").mkdir()
+    for name in (*names, "trained.jsonl"):
+        (tmp_path / "pair" / name).write_text(format_lines(name))
+    assert [path.name for path in list_files_to_read(tmp_path / "pair")] == [*names[:2], "trained.jsonl"]
+    assert [path.name for path in list_skipped_files(tmp_path / "pair")] == ["dev.jsonl", names[2]]
+    for name in names[:2]:
+        (tmp_path / "pair" / name).unlink()
+    assert len(list_files_to_read(tmp_path / "pair")) == 3
 
 
 @pytest.mark.parametrize("archive", ["", "x.zip", "x.tar.gz"])

@@ -290,9 +290,9 @@ MALFORMED = [
     ("a.csv", b"q,positive_ctx\nx,y\n", r"found \['positive_ctx', 'q'\], .* --query COLUMN --document COLUMN"),
     ("a.jsonl", b'{"_id": "1", "text": "a", "metadata": {}}\n', "for the query: .* give the folder$"),
     ("a.tsv", b"query;document\nx;y\n", r"found \['query;document'\], .* tabs in a \.tsv"),
-    ("a.csv", "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"), "line 3: not UTF-8 .*iconv -f LATIN1 -t UTF-8"),
+    ("a.csv", "query,document\nx,y\nx,caf\xe9\n".encode("latin-1"), "line 3: not UTF-8 .*iconv -f CP1252 -t UTF-8"),
     # beyond the first block that Python decodes
-    ("b.csv", b"query,document\n" + b"x,y\n" * 9_999 + b"x,caf\xe9\n", "line 10001: not UTF-8 .*iconv -f LATIN1"),
+    ("b.csv", b"query,document\n" + b"x,y\n" * 9_999 + b"x,caf\xe9\n", "line 10001: not UTF-8 .*iconv -f CP1252"),
     ("a b.jsonl", GOOD.decode().encode("utf-16"), f"line 1: {UTF16}'a b.jsonl' > 'utf8-a b.jsonl'$"),
     ("a.csv", "\ufeffquery,document\n".encode("utf-16-be"), f"line 1: {UTF16}"),
 ]

@@ -281,7 +281,7 @@ def test_queries_without_relevant_score_0(folder: Path) -> None:
         (b"q Q0 d\n", "line 1.*3 columns"),
         (b"a" * 10**6, "line 1.*1 columns"),
         ("q Q0 d 1 0.5 t\n".encode("utf-16"), "not UTF-8 after line 0; it is UTF-16: iconv"),
-        ("q Q0 d 1 0.5 t\nq Q0 \xe9 1 0.4 t\n".encode("latin-1"), "not UTF-8.*iconv -f LATIN1"),
+        ("q Q0 d 1 0.5 t\nq Q0 \xe9 1 0.4 t\n".encode("latin-1"), "not UTF-8.*iconv -f CP1252"),
         (gzip.compress(b"q Q0 d 1 0.5 t\n", mtime=0)[:-6], "is damaged"),
         (b"\x1f\x8bxx", "is damaged"),
     ],
