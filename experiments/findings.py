@@ -103,8 +103,9 @@ FINDINGS: dict[int, str] = {
     "context, which may be chance.",
     58: "After eight times the steps, context documents of the searched corpus are 0.3 points better than random training "
     "text. Nearly all of this lies in software packages, where they are 1.8 points better. On average, the contextual "
-    "model still does not beat the biencoder. With word frequencies in its pooling (four of five seeds, tentative), "
-    "context documents of the searched corpus are worth 0.5 points, and the model is about as good as the biencoder.",
+    "model still does not beat the biencoder. With word frequencies in its pooling (five seeds), context documents "
+    "of the searched corpus are 0.5 points better than random training text, and the model is about as good as the "
+    "biencoder.",
     59: "In the first of three seeds, the filter costs 3.4 to 4.5 points at every size. Without it, smaller clusters are "
     "better. The smaller batch is better for clusters of up to 1024 pairs.",
     60: "Batches of 32 score three to four points lower than batches of 128.",
