@@ -17,8 +17,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from repro.planning.cost import NO_WORK, count_operations, list_training_phases
@@ -66,9 +67,10 @@ class Slot:
 
 def list_visible_gpus() -> list[str]:
     """Return the numbers of the GPUs that this process may use, without importing torch."""
-    # The build of torch for CPUs uses no GPU.
-    if version("torch").endswith("+cpu"):
-        return []
+    # The build of torch for CPUs uses no GPU. Without torch, plans are made for all GPUs.
+    with suppress(PackageNotFoundError):
+        if version("torch").endswith("+cpu"):
+            return []
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return [gpu for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if gpu not in NO_GPUS]
     if shutil.which("nvidia-smi") is None:

@@ -176,8 +176,9 @@ def _iter_modules(model: SentenceTransformer, folder: Path) -> Iterator[tuple[An
         files = folder / str(entry["path"])
         yield module, files
         if (files / "router_config.json").is_file():
+            routes: Any = module.sub_modules
             for route, names in json_object(files / "router_config.json")["structure"].items():
-                yield from zip(module.sub_modules[route], (files / name for name in names), strict=True)
+                yield from zip(routes[route], (files / name for name in names), strict=True)
 
 
 def _list_stored_weights(folder: Path) -> set[str] | None:
