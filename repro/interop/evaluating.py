@@ -26,6 +26,7 @@ from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.arguments import (
     BM25,
+    MINILM,
     Sizes,
     check_contexts,
     check_device,
@@ -394,6 +395,8 @@ class _Evaluator:
         opened = self.opener.take(source)
         to_device(opened.model, request.device)
         opened.model.report = make_encoding_reporter(self.progress)
+        if isinstance(opened.model, StockEncoder) and source != MINILM and not any(opened.model.role_prompts.values()):
+            self.progress(f"{opened.called} stores no prompts: texts are embedded without any")
         # a model without contexts is scored once, also next to a contextual one
         contexts: tuple[str, ...] = ("own",)
         num_contexts, whitened = opened.num_contexts, request.whiten

@@ -81,7 +81,7 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     folder = find_model_folder(source)
     if folder is not None:
         name = source if source == MINILM else folder.resolve().name
-        return _report_prompts(Opened(_open_folder(folder, revision), name), progress)
+        return _report_unused_prompts(Opened(_open_folder(folder, revision), name), progress)
     run = find_named_run(source)
     if run is not None:
         if run.architecture not in TRAINED:
@@ -99,14 +99,12 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         return Opened(trained_model(run, progress), source, run)
     check_model(source)
     snapshot = find_folder(source, revision, files=HUB_FILES)
-    return _report_prompts(Opened(_open_folder(snapshot, revision), source, revision=snapshot.name), progress)
+    return _report_unused_prompts(Opened(_open_folder(snapshot, revision), source, revision=snapshot.name), progress)
 
 
-def _report_prompts(opened: Opened, progress: Progress) -> Opened:
-    """Report prompts of a model that are never used, or that there are none, and return the model."""
+def _report_unused_prompts(opened: Opened, progress: Progress) -> Opened:
+    """Report the prompts of a model that are never used, and return the model."""
     model = opened.model
-    if isinstance(model, StockEncoder) and opened.called != MINILM and not any(model.role_prompts.values()):
-        progress(f"{opened.called} stores no prompts: texts are embedded without any")
     if isinstance(model, StockEncoder) and model.unused_prompts:
         used = " and ".join(f"{text!r} before {role} texts" for role, text in model.role_prompts.items())
         progress(f"{opened.called}: prompts {shorten(model.unused_prompts)} are not used; used are {used}")

@@ -11,7 +11,9 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Router
 from sentence_transformers.sentence_transformer.modules import BoW, Pooling, StaticEmbedding
+from typer.testing import CliRunner
 
+from repro.cli.main import app
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.result_cache import ResultCache
@@ -190,10 +192,12 @@ def test_lost_weight_is_refused(things: Retrieval, in_route: bool) -> None:
 
 
 def test_model_without_prompts_is_reported(things: Retrieval) -> None:
-    write_stock("model", prompts={})
-    lines: list[str] = []
-    open_model("model", progress=lines.append)
-    assert lines == ["model stores no prompts: texts are embedded without any"]
+    for prompts, is_reported in (({}, True), ({"query": "query: "}, False)):
+        write_stock("model", prompts=prompts)
+        result = CliRunner().invoke(app, ["evaluate", "--suite", "things", "--no-bm25", "--model", "model"])
+        assert ("model stores no prompts: texts are embedded without any" in result.output) == is_reported, (
+            result.output
+        )
 
 
 def test_type_of_weights_is_recorded(things: Retrieval) -> None:
