@@ -92,9 +92,12 @@ class StockEncoder:
         """Everything except the weights that decides its vectors, as plain values: modules, settings, tokenizer."""
         modules = [_describe_module(module) for module in self.theirs]
         # those of the routes of a Router
-        inner = [module for module in self.theirs.modules() if hasattr(module, "get_config_dict")]
-        inner = [module for module in inner if module is not self.theirs and module not in [*self.theirs]]
-        routes = [[*_describe_module(module), *_describe_transformer(module)] for module in inner]
+        described = [self.theirs, *self.theirs]
+        routes = [
+            [*_describe_module(module), *_describe_transformer(module)]
+            for module in self.theirs.modules()
+            if hasattr(module, "get_config_dict") and module not in described
+        ]
         config, tokenizer = _describe_transformer(self.theirs[0])
         return {
             "modules": modules,
