@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
 from repro.data.lines import convert_hint
-from repro.evaluate.terms import import_bm25s, tokenize_terms
+from repro.evaluate.terms import NO_STEMMER, check_language, import_bm25s, tokenize_terms
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import atomic_file, check_regular
 from repro.text import count_noun, shorten
@@ -64,7 +64,7 @@ BM25_PARAMETERS: dict[str, Any] = {
 UNICODE, ENGLISH = "unicode", "english"
 BM25_TOKENIZERS: dict[str, dict[str, Any]] = {
     ENGLISH: {},
-    UNICODE: {"tokenizer": "words with marks, characters, symbols (NFC)", "stop_words": None},
+    UNICODE: {"tokenizer": "words with marks, characters, symbols (NFKC, case folded)", "stop_words": None},
 }
 """Changes of each tokenizer to the parameters. "english" drops words of one letter and everything except words."""
 
@@ -297,11 +297,18 @@ def _negate_ranks(ranked: list[tuple[str, float]]) -> dict[str, float]:
     return {document_id: -float(rank) for rank, (document_id, _) in enumerate(ranked)}
 
 
-def bm25_parameters(tokenizer: str) -> dict[str, Any]:
-    """Return the parameters that decide the scores of BM25. Raises ValueError for an unknown tokenizer."""
+def bm25_parameters(tokenizer: str, language: str = "english") -> dict[str, Any]:
+    """Return the parameters that decide the scores of BM25.
+
+    Raises ValueError for an unknown tokenizer or language, and if the tokenizer of published rows has another language.
+    """
     if tokenizer not in BM25_TOKENIZERS:
         raise ValueError(f"tokenizer={tokenizer!r} is unknown; choose one of {list(BM25_TOKENIZERS)}")
-    return BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer]
+    check_language(language)
+    if tokenizer == ENGLISH and language != ENGLISH:
+        raise ValueError(f"tokenizer={tokenizer!r} stems English, but language={language!r}; choose {UNICODE!r}")
+    stemmer = {"stemmer": None if language == NO_STEMMER else f"{language} (Snowball)"}
+    return BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer] | stemmer
 
 
 def search_bm25(
@@ -310,30 +317,31 @@ def search_bm25(
     candidates: Mapping[str, Iterable[str]] | None = None,
     *,
     tokenizer: str = UNICODE,
+    language: str = "english",
 ) -> tuple[Hits, dict[str, Any]]:
     """Return the BM25 run of a collection and its parameters. Documents that share no term with a query are dropped.
 
-    With `candidates`, only those of a query are ranked. Term counts are still those of the whole collection. The
-    tokenizer "unicode" supports any script (`repro.evaluate.terms`), "english" is that of published rows. If texts have
-    no term, the parameters contain a note.
+    If queries find nothing, or documents have no term, the parameters contain a note with the counts.
+
+    Args:
+        retrieval: the collection.
+        k: number of hits per query.
+        candidates: documents per query to rank instead of all. Term counts are still those of the whole collection.
+        tokenizer: "unicode" supports any script (`repro.evaluate.terms`), "english" is that of published rows.
+        language: Snowball stemmer of the tokenizer "unicode", or "none".
     """
     # In the order of ids, so that ties go to the smaller id.
     order = sorted(range(len(retrieval.document_ids)), key=retrieval.document_ids.__getitem__)
     sorted_ids = [retrieval.document_ids[row] for row in order]
     index = import_bm25s().BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
-    parameters = {**bm25_parameters(tokenizer), "bm25s": version("bm25s")}
-    document_tokens = _tokenize_for_bm25([retrieval.documents[row] for row in order], tokenizer)
-    query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer)
-    num_empty_queries = sum(not terms for terms in query_tokens.ids)
-    num_empty_documents = sum(not terms for terms in document_tokens.ids)
-    if num_empty_queries or num_empty_documents:
-        parameters["note"] = (
-            f"BM25 reads no term in {count_noun(num_empty_queries, 'query', 'queries')} and "
-            f"{count_noun(num_empty_documents, 'document')}: they find nothing and are not found"
-        )
-    if not any(document_tokens.ids):
-        return {query_id: {} for query_id in retrieval.query_ids}, parameters
-    index.index(document_tokens, show_progress=False)
+    parameters = {**bm25_parameters(tokenizer, language), "bm25s": version("bm25s")}
+    document_tokens = _tokenize_for_bm25([retrieval.documents[row] for row in order], tokenizer, language)
+    query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer, language)
+    # bm25s cannot index a collection without any term
+    if any(document_tokens.ids):
+        index.index(document_tokens, show_progress=False)
+    else:
+        index.vocab_dict = {}
     rows = {document_id: row for row, document_id in enumerate(sorted_ids)}
     terms_by_id = {term_id: term for term, term_id in query_tokens.vocab.items()}
     run: Hits = {}
@@ -347,12 +355,19 @@ def search_bm25(
             scores_D = scores_D[[rows[document_id] for document_id in ranked_ids]]
         hits = _rank_candidates(scores_D, ranked_ids, k)
         run[query_id] = {document_id: value for document_id, value in hits.items() if value > 0}
+    num_unanswered = sum(not hits for hits in run.values())
+    num_unread = sum(not terms for terms in document_tokens.ids)
+    if num_unanswered or num_unread:
+        parameters["note"] = (
+            f"BM25 finds no document for {count_noun(num_unanswered, 'query', 'queries')} and reads no term in "
+            f"{count_noun(num_unread, 'document')}"
+        )
     return run, parameters
 
 
-def _tokenize_for_bm25(texts: list[str], tokenizer: str) -> Any:
+def _tokenize_for_bm25(texts: list[str], tokenizer: str, language: str) -> Any:
     if tokenizer == UNICODE:
-        return tokenize_terms(texts)
+        return tokenize_terms(texts, language)
     stemmer = Stemmer.Stemmer("english")
     return import_bm25s().tokenize(texts, stopwords=BM25_PARAMETERS["stop_words"], stemmer=stemmer, show_progress=False)
 

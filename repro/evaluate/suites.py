@@ -177,11 +177,15 @@ def evaluate_bm25(
     collections: Mapping[str, Collection] | None = None,
     candidates: Mapping[str, Hits] | None = None,
     tokenizer: str = UNICODE,
+    language: str = "english",
 ) -> Evaluation:
-    """Score BM25 on a suite, or on the candidates of a first stage. The provenance contains its parameters."""
+    """Score BM25 on a suite, or on the candidates of a first stage. The provenance contains its parameters.
+
+    `tokenizer` and `language` are those of `search_bm25`.
+    """
     if collections is None:
         collections = read_collections(suite)
-    system = Bm25System(candidates, tokenizer)
+    system = Bm25System(candidates, tokenizer, language)
     evaluation, results = _score_all(suite, collections, ("own",), system, outputs or EvaluationOutputs())
     # the parameters are the same for every dataset
     first = next(iter(results.values()))
@@ -373,12 +377,14 @@ class Bm25System(System):
 
     candidates: Mapping[str, Hits] | None = None
     tokenizer: str = UNICODE
+    language: str = "english"
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the BM25 run and its parameters."""
         retrieval = collection.retrieval
         candidates = None if self.candidates is None else self.candidates[retrieval.name]
-        return search_bm25(retrieval, TOP_K + collection.num_extra_hits, candidates, tokenizer=self.tokenizer)
+        k = TOP_K + collection.num_extra_hits
+        return search_bm25(retrieval, k, candidates, tokenizer=self.tokenizer, language=self.language)
 
 
 def _score_all(

@@ -1,10 +1,12 @@
 """Split texts into terms for BM25, in any script: words with their marks, characters, operators and symbols.
 
-1. Texts are normalised (NFC) and lowercased, so decomposed and composed accents are equal.
+1. Texts are normalised (NFKC) and case-folded. Decomposed accents, full-width letters and ß are equal to é, a and ss.
+   Invisible characters inside words, such as soft hyphens and joiners, are removed.
 2. A word is a run of letters, marks and digits of any length. "c++" and "c#" keep their symbols.
 3. In scripts without spaces between words (Chinese, Japanese, Thai, …) each character with its marks is a term.
 4. Emoji, currency and mathematical symbols are terms. Other operators are terms if they stand alone or in groups.
-5. English words are stemmed. There are no stop words, so a query of common words still finds documents.
+5. Words are stemmed by the Snowball stemmer of a language, or not at all. There are no stop words, so a query of
+   common words still finds documents.
 """
 
 from __future__ import annotations
@@ -38,18 +40,25 @@ def _format_ranges(category: str) -> str:
     return "".join(f"\\U{FIRST_CODE + run.start():08x}-\\U{FIRST_CODE + run.end() - 1:08x}" for run in runs)
 
 
-_MARKS = _format_ranges("M") + "\u200c\u200d"
+_MARKS = _format_ranges("M")
 _WORD = rf"(?:[^\W{SPACELESS}]+[{_MARKS}]*)+(?:(?:\+\+|#)(?!\w))?"
 WORD = re.compile(rf"[{SPACELESS}][{_MARKS}]*|{_WORD}")
 _OPERATOR = rf"(?<!\S)[{OPERATORS}](?!\S)|[{OPERATORS}]{{2,}}"
 TERM = re.compile(rf"{WORD.pattern}|{_OPERATOR}|[+=<>|~$]|[{_format_ranges('S')}]")
 DOTS = re.compile(r"[.?!\-*]+")
 """Ends of sentences, dashes and rules, which are not operators."""
+INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufe00-\ufe0f\ufeff]")
+"""Soft hyphens, joiners and variation selectors. They change how a word is drawn, not which word it is."""
+TRADEMARK = re.compile("[\u2120\u2122]")
+"""Signs that NFKC turns into letters, which would become a part of the word before them."""
+NO_STEMMER = "none"
 
 
 def split_terms(text: str) -> list[str]:
     """Return the terms of a text, in order."""
-    terms = TERM.findall(unicodedata.normalize("NFC", text).lower())
+    visible = INVISIBLE.sub("", TRADEMARK.sub(" ", text))
+    # Case folding may return decomposed characters, so the text is normalised after it.
+    terms = TERM.findall(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold()))
     return [term for term in terms if len(term) == 1 or not DOTS.fullmatch(term)]
 
 
@@ -68,9 +77,17 @@ def import_bm25s() -> Any:
         del sys.modules["jax"]
 
 
-def tokenize_terms(texts: Sequence[str]) -> Any:
-    """Return stemmed terms as the `Tokenized` of bm25s."""
-    stemmer = Stemmer.Stemmer("english")
+def check_language(language: str) -> None:
+    """Raise ValueError if there is no stemmer of a language. "none" is valid and does not stem."""
+    languages = [*Stemmer.algorithms(), NO_STEMMER]
+    if language not in languages:
+        raise ValueError(f"language={language!r} has no Snowball stemmer; choose one of {languages}")
+
+
+def tokenize_terms(texts: Sequence[str], language: str = "english") -> Any:
+    """Return the terms as the `Tokenized` of bm25s, stemmed by the rules of a language ("none": as they are)."""
+    check_language(language)
+    stem = str if language == NO_STEMMER else Stemmer.Stemmer(language).stemWord
     # Each distinct term is stemmed once, since the stemmer is slower than a dictionary.
     term_ids: dict[str, int] = {}
     vocabulary: dict[str, int] = {}
@@ -79,6 +96,6 @@ def tokenize_terms(texts: Sequence[str]) -> Any:
         terms = split_terms(text)
         for term in terms:
             if term not in term_ids:
-                term_ids[term] = vocabulary.setdefault(stemmer.stemWord(term), len(vocabulary))
+                term_ids[term] = vocabulary.setdefault(stem(term), len(vocabulary))
         ids.append([term_ids[term] for term in terms])
     return import_bm25s().tokenization.Tokenized(ids=ids, vocab=vocabulary)

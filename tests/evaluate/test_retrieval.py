@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -186,7 +187,7 @@ def test_bm25_finds_rare_words() -> None:
     assert rank_by_score(run["q"])[0][0] == "c"
     assert "b" not in run["q"] and run["none"] == {}
     _, published = search_bm25(retrieval, 10, tokenizer="english")
-    assert published.keys() == {"k1", "b", "method", "stemmer", "stop_words", "bm25s"}
+    assert published.keys() == {"k1", "b", "method", "stemmer", "stop_words", "bm25s", "note"}
     assert parameters.keys() == {*published, "tokenizer"}
 
 
@@ -228,7 +229,7 @@ def test_bm25_scores_are_lucenes_formula() -> None:
 def test_published_bm25_drops_stop_words() -> None:
     data = Retrieval("x", ("a", "b"), ("the", "of"), ("q",), ("the bucket",), {})
     run, parameters = search_bm25(data, 10, tokenizer="english")
-    assert run == {"q": {}} and parameters["note"].startswith("BM25 reads no term in 0 queries and 2 documents")
+    assert run == {"q": {}} and re.findall(r"\d+", parameters["note"].removeprefix("BM25")) == ["1", "2"]
     assert list(search_bm25(data, 10)[0]["q"]) == ["a"]
 
 
@@ -248,11 +249,32 @@ def test_published_bm25_drops_stop_words() -> None:
         ("a", "vitamin a", "vitamin e"),
         ("ราคา", "ราคาเท่าไร", "ฝนตก"),
         ("\N{MINUS SIGN}757", "temperature \N{MINUS SIGN}757", "temperature 757"),
+        ("ＡＢＣ１２", "the abc12 model", "the abd12 model"),
+        ("ﾊﾟｿｺﾝ", "パソコン", "ばら"),
+        ("STRASSE", "die Straße", "die Strase"),
+        ("service", "ser\u00advice", "ser vice"),
+        ("می\u200cخواهم", "میخواهم", "می خواهم"),
+        ("velcro", "Velcro™", "velcrotm"),
     ],
 )
 def test_bm25_reads_every_script(query: str, right: str, wrong: str) -> None:
     run, parameters = search_bm25(Retrieval("x", ("d0", "d1"), (wrong, right), ("q",), (query,), {}), 10)
     assert next(iter(run["q"])) == "d1" and "note" not in parameters
+
+
+@pytest.mark.parametrize(("language", "found"), [("german", {"a"}), ("english", set()), ("none", set())])
+def test_bm25_stems_its_language(language: str, found: set[str]) -> None:
+    data = Retrieval("x", ("a", "b"), ("zwei Häuser", "ein Boot"), ("q", "r"), ("Haus", "kein"), {})
+    run, parameters = search_bm25(data, 10, language=language)
+    assert set(run["q"]) == found
+    assert parameters["stemmer"] == (None if language == "none" else f"{language} (Snowball)")
+    assert re.findall(r"\d+", parameters["note"].removeprefix("BM25")) == [str(2 - len(found)), "0"]
+
+
+def test_unknown_languages_are_refused() -> None:
+    for options in ({"language": "klingon"}, {"language": "german", "tokenizer": "english"}):
+        with pytest.raises(ValueError, match="language"):
+            search_bm25(Retrieval("x", ("a",), ("text",), ("q",), ("text",), {}), 10, **options)
 
 
 def test_runs_survive_the_disk(tmp_path: Path) -> None:
