@@ -88,10 +88,6 @@ class ScoredModel:
         """Return the NDCG@10 of every query under a context, (Q,), or None if it was not scored."""
         return self.evaluation.per_query.get(get_path_name(self.inputs.suite.name, kind))
 
-    def list_judged_queries(self, dataset: str) -> list[str]:
-        """Return the ids of the queries of a collection in the order of its scores."""
-        return sorted(self.collections[dataset].retrieval.judgements)
-
     def get_wrong_corpus(self, dataset: str) -> Retrieval | None:
         """Return the corpus of the wrong context of a collection, or None if that context was not scored."""
         if self.get_scores("wrong") is None:

@@ -21,7 +21,6 @@ import numpy as np
 from repro.analyses import Measured
 from repro.analyses.caching import open_cache
 from repro.analyses.context_effect import ScoredModel, measure_context_effect
-from repro.analyses.context_example import explain_best_query
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import have_wrong_corpora
@@ -44,8 +43,8 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
     pool = draw_training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
     scored = ScoredModel(inputs, wrap_contextual_encoder(inputs.run, model), evaluation, collections, pool)
-    metrics, example = evaluation.metrics | measure_context_effect(scored), explain_best_query(scored, folder / "trec")
-    return Measured(metrics, evaluation.per_query, evaluation.provenance, example)
+    metrics = evaluation.metrics | measure_context_effect(scored)
+    return Measured(metrics, evaluation.per_query, evaluation.provenance)
 
 
 def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: Mapping[str, Collection]) -> Evaluation:

@@ -1,4 +1,4 @@
-"""Verbs that inspect results: `check` judges claims, `explain-batch` and `explain-context` show single cases."""
+"""Verbs that inspect results: `check` judges claims, `explain-batch` shows one batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from repro.cli.common import (
     EXIT_DIFFERS,
     EXIT_NOT_RUN,
     AsJson,
-    ContextSeed,
-    Device,
-    NumContexts,
-    Revision,
     Scale,
     normalise_selection,
     print_json,
@@ -23,8 +19,6 @@ from repro.cli.common import (
     print_progress,
     track_progress,
 )
-from repro.interop.arguments import check_explained_model, check_suite
-from repro.interop.named_runs import find_named_run
 from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
 from repro.spec import TRAINED, Experiment, Identity, Run
 from repro.spec.artefact import MAIN, PAPERS
@@ -195,59 +189,4 @@ def _find_run(what: str | None, where: list[str], scale: str) -> Run:
     raise ValueError(f"no run of {what} at scale {scale!r} with {' '.join(where)} has batches; see `repro plan {what}`")
 
 
-def explain_context(
-    run: Annotated[str | None, typer.Argument(help="the beginning of a run's id, if no --model is given")] = None,
-    query: Annotated[str, typer.Option(help="the text of a query, or the id of a query of the suite")] = "",
-    suite: Annotated[
-        str | None,
-        typer.Option(help="a suite, an imported corpus or a BEIR folder (default: the suite of the run)"),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="instead of a run: a folder (ours or an export) or a hub id")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="the collection of the suite to search")] = None,
-    words: Annotated[int, typer.Option(min=1, help="number of words to print per text")] = 6,
-    top: Annotated[int, typer.Option(min=1, help="number of top documents per context")] = 5,
-    context_seed: ContextSeed = 0,
-    num_contexts: NumContexts = None,
-    revision: Revision = None,
-    device: Device = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show one query under in-corpus, out-of-corpus and null context: the weights of its words, and the ranks."""
-    if (run is None) == (model is None):
-        raise ValueError("which model? give the beginning of a run's id, or --model FOLDER")
-    if not query.strip():
-        raise ValueError('which query? give --query "…", the text of a query or the id of one of the suite\'s')
-    source = run_id(find_run_by_id(run)) if run else str(model)
-    trained = find_named_run(source)
-    if trained is not None:
-        # by the fields of the run, because opening it may train it
-        check_explained_model(source, trained, num_contexts)
-    if suite is not None:
-        check_suite(suite)
-    # before the imports, because they load torch
-    print_progress(f"opening {source}")
-    from repro.interop.explaining import run_explanation
-    from repro.report.context import make_context_views
-    from repro.report.formats import render
-
-    explanation = run_explanation(
-        source,
-        query,
-        suite_name=suite,
-        dataset_name=dataset,
-        context_seed=context_seed,
-        num_contexts=num_contexts,
-        top=top,
-        revision=revision,
-        device=device,
-        progress=print_progress,
-    )
-    if as_json:
-        return print_json(explanation.as_dict())
-    for view in make_context_views(explanation, num_words=words):
-        render(view)
-
-
-VERBS = (check, explain_batch, explain_context)
+VERBS = (check, explain_batch)

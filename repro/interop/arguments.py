@@ -213,12 +213,6 @@ def check_contexts(
         raise ValueError(f"{blind[0]} was trained without documents, so it has the null context alone: {hint}")
 
 
-def check_explained_model(name: str, sizes: Sizes | None, num_contexts: int | None) -> None:
-    """Raise ValueError if a model does not take documents as context, so that nothing can be explained."""
-    hint = "name a model that takes documents as context"
-    check_contexts({name: sizes}, ("own", "wrong"), num_contexts, hint=hint)
-
-
 def check_revision(revision: str | None, *models: str | None) -> None:
     """Raise ValueError if a revision is given, but no model is a hub id."""
     names = [model for model in models if model is not None]

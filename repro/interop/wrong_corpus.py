@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from repro.data.beir import Retrieval, Suite, SuiteDataset
+from repro.data.beir import Retrieval, Suite
 from repro.evaluate.collections import read_collections
-from repro.evaluate.contexts import have_wrong_corpora, wrong_corpora
+from repro.evaluate.contexts import have_wrong_corpora
 from repro.interop.opening import Progress, open_suite
 
 DEFAULT_SUITE = "desk"
 """Source of the wrong corpus if a suite has a single dataset. It is mined from wheels."""
 OPTION_HINT = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
-SUITE_HINT = "a --suite with several collections would use another of its own"
 
 
 def check_wrong_from(source: str | None, contexts: Sequence[str]) -> None:
@@ -21,13 +20,11 @@ def check_wrong_from(source: str | None, contexts: Sequence[str]) -> None:
         raise ValueError(f"--wrong-from {source}: the wrong context is not evaluated; add --context wrong")
 
 
-def find_wrong_source(
-    source: str | None, suite: Suite, progress: Progress, hint: str = OPTION_HINT
-) -> Retrieval | None:
+def find_wrong_source(source: str | None, suite: Suite, progress: Progress) -> Retrieval | None:
     """Return the largest other collection of the suite or folder `source`, and report the choice.
 
     Without a source, the result is None for a suite that provides its own wrong corpora. For a suite of one dataset, or
-    of several with the same documents, it is a collection of `desk`. `hint` explains in the message how to choose another.
+    of several with the same documents, it is a collection of `desk`.
 
     Raises:
         ValueError: if the source has only the searched collection itself.
@@ -46,18 +43,8 @@ def find_wrong_source(
         raise ValueError(f"--wrong-from {source or DEFAULT_SUITE} has no other corpus than the one that is searched")
     # sorted first, so that the name decides between equal sizes
     largest = max(sorted(others, key=lambda corpus: corpus.name), key=lambda corpus: len(corpus.documents))
-    reason = "" if source else f"; {suite.name} has no collection with other documents; {hint}"
+    reason = "" if source else f"; {suite.name} has no collection with other documents; {OPTION_HINT}"
     progress(
         f"wrong context: drawn from {largest.name} of {other_suite.name}, {len(largest.documents)} documents{reason}"
     )
     return largest
-
-
-def get_wrong_corpus(suite: Suite, dataset: SuiteDataset, progress: Progress) -> Retrieval:
-    """Return the wrong corpus for one collection: another of the suite, or one of `desk` if it has no other."""
-    corpus = find_wrong_source(None, suite, progress, SUITE_HINT)
-    if corpus is not None:
-        return corpus
-    name = wrong_corpora(suite.datasets)[dataset.name]
-    other = next(dataset for dataset in suite.datasets if dataset.name == name)
-    return read_collections(Suite(suite.name, (other,)))[name].retrieval

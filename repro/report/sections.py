@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from repro.analyses.batch_text import BATCH_EXHIBIT
-from repro.analyses.context_example import COLUMNS, EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, load_records, make_view
 from repro.report.figure_data import list_figure_rows, make_rows_view
@@ -34,8 +33,10 @@ ForestRenderer = Callable[[Rows, str], Path | None]
 """Draws a forest plot of rows at a scale, and returns the vector file."""
 PAPER_SCALE = "small"
 """Scale with the values of the paper."""
-TEXT_TITLES = {EXHIBIT: "One query under its contexts", BATCH_EXHIBIT: "One batch"}
+TEXT_TITLES = {BATCH_EXHIBIT: "One batch"}
 """Titles of the texts in records."""
+SKIPPED_TEXTS = ("context_example",)
+"""Texts of older records that are not shown."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +171,9 @@ def _list_texts(artefact: Table | Figure | Exhibit, records: Sequence[Record], d
     for record in by_system.values():
         label = next((f"{row.label}, " for row in get_rows(artefact) if row.runs.matches(record.run)), "")
         for name, rows in sorted(record.exhibits.items()):
-            if name not in declared and rows:
+            if name not in declared and name not in SKIPPED_TEXTS and rows:
                 title = f"{TEXT_TITLES.get(name, name)} ({label}seed {record.run.seed})"
-                # Records store columns by name. A context example has an order for display.
-                columns = [column for column in COLUMNS if column in rows[0]] if name == EXHIBIT else ()
-                views.append(list_exhibit_rows(title, rows, columns=columns))
+                views.append(list_exhibit_rows(title, rows))
     return tuple(views)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,21 +18,7 @@ from repro.analyses.context_effect import (
     compute_headroom_shares,
     compute_mean_cosines,
 )
-from repro.analyses.context_example import EXHIBIT
-from repro.analyses.context_words import (
-    Explanation,
-    Query,
-    Swap,
-    Word,
-    explain_query,
-    find_changed_words,
-    find_largest_gain,
-    list_words,
-    remove_word,
-    truncate_to_model,
-)
 from repro.data.beir import Retrieval, Suite
-from repro.data.paper.quirks import find_quirks
 from repro.data.tokens import load_tokenizer
 from repro.evaluate import headroom
 from repro.evaluate.collections import Collection, read_collections
@@ -41,9 +26,7 @@ from repro.evaluate.comparison import Gap
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.headroom import compute_word_scores, read_word_scores, write_word_scores
 from repro.evaluate.lexical import K1, PRIOR, B
-from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.report.context import make_context_views
 from repro.spec import base
 from tests.analyses.by_hand import (
     ContextBlindRanker,
@@ -56,7 +39,6 @@ from tests.analyses.by_hand import (
 from tests.interop.small import make_contextual
 
 RUN = base("desk", architecture="contextual", num_contexts=2)
-KINDS = ("own", "wrong", "null")
 HOME = ("rain falls on green hills", "snow falls on white hills", "a kettle on the stove", "bread and butter")
 AWAY = ("copper wires carry current", "iron bars and copper pots", "the drum of the band", "a violin and a drum")
 TRAINING = (*HOME, *AWAY)
@@ -215,121 +197,3 @@ def test_filler_vectors_are_no_context(worded: Inputs) -> None:
     probe = ContextProbe([], 2, 0)
     probe.add(retrieval.WithNulls(model), read_collections(worded.suite)["home"], {})
     assert probe.vectors_CD[0].shape == (2, model.config.hidden_size)
-
-
-REPEATED = "Rain and snow, rain again"
-QUERY = Query("rain on hills", "home-q0")
-SWAPPED = make_collection("home", (HOME[0], REPEATED, *HOME[2:]), relevant=(0, 1))
-OTHER = make_collection("away", ("copper wires carry current", "a drum and a violin"), relevant=(0,))
-
-
-def make_swap(model: Encoder, home: Retrieval = SWAPPED, other: Retrieval = OTHER) -> Swap:
-    return Swap(model, Collection(home, find_quirks(home.name)), other, KINDS, 2)
-
-
-def explain(swap: Swap, query: Query, top: int = 5) -> Explanation:
-    """Explain a query whose hits are scored by the model."""
-    retrieval = swap.collection.retrieval
-
-    def get_hits(kind: str) -> dict[str, float]:
-        scores = swap.encoder.encode([query.text], "query") @ swap.encoder.encode(retrieval.documents, "document").T
-        return dict(zip(retrieval.document_ids, map(float, scores[0]), strict=True))
-
-    return explain_query(swap, query, get_hits, called="m", suite="s", top=top)
-
-
-def test_words_are_removed_everywhere() -> None:
-    assert list_words(REPEATED) == ["rain", "and", "snow", "again"]
-    assert remove_word(REPEATED, "rain") == "and snow, again"
-    assert remove_word("the then the", "the") == "then"
-
-
-@pytest.mark.parametrize(
-    ("text", "words", "without_first"),
-    [
-        ("हिन्दी में", ["हिन्दी", "में"], "में"),
-        ("東京に行く", ["東", "京", "に", "行", "く"], "京に行く"),
-        ("İzmir İzmir ve", ["i̇zmir", "ve"], "ve"),
-    ],
-    ids=["vowel signs", "no spaces", "dotted capital"],
-)
-def test_words_of_other_scripts(text: str, words: list[str], without_first: str) -> None:
-    assert list_words(text) == words
-    assert remove_word(text, words[0]) == without_first
-
-
-def test_explanation_matches_cosines() -> None:
-    """Word weights are shares of 1 − cosine without the word. Vectors move by 1 − cosine from the own context."""
-    model = make_contextual()
-    swap, vectors = make_swap(model), {}
-    explained = explain(swap, QUERY)
-    assert [word.word for word in explained.query.words] == ["rain", "on", "hills"]
-    for kind in KINDS:
-        swap.set_context(kind)
-        vectors[kind], *without = model.encode([QUERY.text, "on hills", "rain hills", "rain on"], "query")
-        distances = [1 - compute_cosine(vectors[kind].astype(np.float64), vector) for vector in without]
-        shares = [word.shares[kind] for word in explained.query.words]
-        assert shares == pytest.approx([distance / sum(distances) for distance in distances], rel=1e-3)
-        assert sum(word.shares[kind] for word in explained.document.words) == pytest.approx(1)
-    moved = {kind: pytest.approx(1 - vectors["own"] @ vectors[kind], abs=1e-6) for kind in ("wrong", "null")}
-    assert explained.query.moved == moved
-    word = explained.query.words[0]
-    assert word.gain == word.shares["own"] - word.shares["wrong"]
-
-
-def test_ranks_follow_scores() -> None:
-    numbered = make_collection("rival", ("home says 1", "home says 2", "home says 3"), relevant=(2,))
-    rival = make_collection("x", ("rival says 1", "rival says 2"), relevant=(0,))
-    explained = explain(make_swap(Ranker(), numbered, rival), Query("q", "rival-q0"), top=1)
-    assert {hit.id: (dict(hit.ranks), hit.is_relevant) for hit in explained.hits} == {
-        "rival-d0": ({"own": 1, "wrong": 3, "null": 1}, False),
-        "rival-d2": ({"own": 3, "wrong": 1, "null": 3}, True),
-    }
-    assert explained.scores == pytest.approx({"own": 0.5, "wrong": 1.0, "null": 0.5})
-    assert (explained.document.id, explained.num_relevant, explained.is_judged) == ("rival-d2", 1, True)
-
-
-def test_only_text_read_is_explained() -> None:
-    model = make_contextual(max_tokens=8, prompts="task")
-    text = "rain snow iron copper violin drum kettle lamp"
-    read = truncate_to_model(model, text, "document")
-    assert text.startswith(read) and 0 < len(list_words(read)) < 6
-    model.set_context(None)
-    np.testing.assert_allclose(model.encode([read], "document"), model.encode([text], "document"), atol=1e-6)
-    assert truncate_to_model(retrieval.WithNulls(model), text, "document") == read
-    assert truncate_to_model(Ranker(), text, "document") == text
-
-
-def test_record_shows_query_that_gains_most(tmp_path: Path, no_headroom: SimpleNamespace) -> None:
-    home = make_collection("home", ("home says 1", "home says 2"), relevant=(1, 0, 0))
-    rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
-    inputs = make_inputs(RUN, suite=write_collections(tmp_path, home, rival), graph=no_headroom)
-    rows = retrieval.measure(inputs, Ranker(), tmp_path / "run").exhibits[EXHIBIT]
-    cells = {row["what"]: tuple(row[kind] for kind in ("text", *KINDS)) for row in rows[:2]}
-    assert cells == {
-        "context from": ("", "home", "rival", "nothing"),
-        "query, NDCG@10": ("home asks 1", "100.0", "63.1", "100.0"),
-    }
-    ranks = [(row["text"], row["own"], row["wrong"]) for row in rows if row["what"] == "relevant document, rank"]
-    assert ranks == [("home says 1", "1", "2")]
-
-
-def test_first_of_equal_queries_is_taken() -> None:
-    assert find_largest_gain(np.array([0.0, 0.5, 0.9, 0.5]), np.array([0.0, 0.1, 0.5, 0.1])) == 1
-
-
-def test_changed_words_are_ordered_by_gain() -> None:
-    shares = {"a": 0.2, "b": 0.1, "c": 0.5, "d": 0.25}
-    words = [Word(name, {"own": share, "wrong": 0.2}) for name, share in shares.items()]
-    assert [word.word for word in find_changed_words(words, 3)] == ["c", "d", "b"]
-
-
-def test_unjudged_query_is_explained() -> None:
-    """It has ranks, but no scores. Its tables fit 100 columns."""
-    explained = explain(make_swap(make_contextual()), Query("rain " * 60 + "x" * 90), top=2)
-    assert (explained.is_judged, explained.scores, explained.num_relevant) == (False, {}, 0)
-    assert explained.hits and explained.document.moved.keys() == {"wrong", "null"}
-    assert "nothing judges this query" in " ".join(make_context_views(explained)[0].notes)
-    for view in make_context_views(explained):
-        widths = [max(map(len, column)) + 3 for column in zip(view.header, *view.rows, strict=True)]
-        assert sum(widths) <= 100 and all(len(note) <= 100 for note in view.notes), view.title

@@ -130,7 +130,7 @@ def test_closed_output_is_no_error(words: str, closed: str, code: int, own_home:
     "words",
     [("launch", "table1", "--limit", "-1"), ("data", "show", "x", "--samples", "-1"),
      ("evaluate", "--model", "x", "--suite", "y", "--num-contexts", "-1"),
-     ("explain-context", "x", "--query", "y", "--context-seed", "-1")],
+     ("evaluate", "--model", "x", "--suite", "y", "--context-seed", "-1")],
 )  # fmt: skip
 def test_negative_counts_are_refused_first(words: tuple[str, ...], own_home: Path, capsys: Output) -> None:
     assert get_exit_code(*words) == EXIT_NOT_RUN

@@ -84,8 +84,6 @@ def test_corpus_has_table_and_json() -> None:
         ("evaluate --model bm25 --suite full", "is no BEIR folder"),
         ("evaluate --model bm25 --suite no/where", "--suite no/where: no such folder"),
         ("evaluate --model bm25 --suite scifact", "unknown suite 'scifact'; choose one of"),
-        ("explain-context RUN --query x", "no context: name a model that takes documents"),
-        ("explain-context --model full --query x --suite scifact", "unknown suite 'scifact'"),
         ("explain-batch table1 --where sampler", "sampler=: a value is missing"),
         ("explain-batch", "which run"),
         ("explain-batch table1 --scale smoke --where sampler=nope", "sampler='nope' is unknown"),

@@ -241,7 +241,7 @@ def test_readers_refuse_damaged_files(name: str, tmp_path: Path) -> None:
 # ---- commands
 
 
-LONG_COMMANDS = ("run", "launch", "fetch", "explain-batch", "explain-context", "data show", "report", "data plan")
+LONG_COMMANDS = ("run", "launch", "fetch", "explain-batch", "data show", "report", "data plan")
 """Commands that start long work or wait for the network."""
 
 

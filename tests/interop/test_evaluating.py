@@ -222,7 +222,6 @@ def test_excluded_collection_is_wrong_corpus(desk: Path, monkeypatch: pytest.Mon
         ("evaluate --compare contextual without-null --context null", "--context null: without-null"),
         ("evaluate --compare bm25 blind --whiten own", "--whiten: blind was trained without documents"),
         ("evaluate --model blind --num-contexts 3", "without documents.* --num-contexts"),
-        ("explain-context --query q00 --dataset near --model contextual --num-contexts 5", "contextual takes 1 to 4"),
         ("evaluate --model plain --whiten mine", "--whiten"),
         ("evaluate --model plain --shrinkage 0.5", "--shrinkage"),
         ("evaluate --model bm25 --whiten own", "--whiten"),

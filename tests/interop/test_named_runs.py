@@ -46,8 +46,6 @@ def refuse(*arguments: object) -> Never:
         (f"evaluate --model {BLIND} --suite planted --context wrong", "without documents.* leave out --context"),
         (f"evaluate --compare {PLAIN} {BLIND} --suite planted --context own --context wrong", "without documents"),
         (f"evaluate --compare {CONTEXTUAL} {SMOKE} --suite planted --width 64", "64 is not a width"),
-        (f"explain-context {BLIND} --query x", "without documents.*name a model"),
-        (f"explain-context {SMOKE} --query x --num-contexts 999", "--num-contexts 999"),
         (f"search {BLIND} x --context own", "without documents.*: leave out --context$"),
         (f"search {WITHOUT_NULL} x --context null", "--context null: .*sequence_dropout=0"),
         (f"export {SMOKE} x --to official", "--to transformers or --to sentence-transformers"),
