@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from repro.analyses import measure_run
+from repro.batches.trained_encoder import get_trained_folder
 from repro.evaluate.result_cache import FOLDER
 from repro.model.progress import make_encoding_reporter
 from repro.pipeline.corpora import check_available
 from repro.pipeline.encoders import find_commit
 from repro.pipeline.inputs import Inputs
+from repro.records.lookup import find_run_by_id
 from repro.records.provenance import MADE, describe_machine, get_code_identity, list_versions, now_utc
 from repro.records.store import Record, has_record, read_record, write_record
 from repro.spec import TRAINED, Run, is_blind
-from repro.spec.identity import run_id
+from repro.spec.identity import RUN_ID, run_id
 from repro.spec.start import find_encoder
+from repro.storage.digests import hash_file
+from repro.storage.files import atomic_folder
 from repro.storage.paths import get_local_records, run_folder
 
 Progress = Callable[[str], None]
@@ -55,6 +59,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
         from repro.train.trainer import check_model
 
         check_model(run)
+    filter_model = train_filter_model(run, should_stop=should_stop, progress=progress)
     inputs = Inputs(run)
     inputs.build(progress)
     trained = _train(inputs, should_stop, progress) if run.architecture in TRAINED else Trained()
@@ -90,6 +95,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
             },
             "training": trained.provenance,
             **_describe_encoder(run),
+            **filter_model,
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),
             "evaluation_cpu_seconds": round(cpu_seconds, 1),
@@ -97,6 +103,38 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     )
     shutil.rmtree(run_folder(run_id(run)) / FOLDER, ignore_errors=True)
     return record
+
+
+def train_filter_model(
+    run: Run, *, should_stop: Callable[[], bool] = lambda: False, progress: Progress = print
+) -> dict[str, Any]:
+    """Train the run that `filter_model` names, and save its weights where stages read them. Return its provenance.
+
+    Does nothing, and returns an empty dict, if the filter of `run` is no run. One process trains, the others wait.
+
+    Raises:
+        ValueError: if the run of the filter is unknown, or is no biencoder without prompts.
+    """
+    name = run.filter_model
+    if name is None or run.filter == "none" or not RUN_ID.fullmatch(name):
+        return {}
+    from repro.model.encoding import WEIGHTS_FILE
+    from repro.train.trainer import train_run
+
+    folder = get_trained_folder(name)
+    if not folder.is_dir():
+        trained = find_run_by_id(name)
+        if trained.architecture != "biencoder" or trained.prompts != "none" or trained.filter_model:
+            raise ValueError(
+                f"filter_model={name}: name a run of a biencoder without prompts and without a filter of its own"
+            )
+        progress(f"training the filter, run {name}")
+        inputs = Inputs(trained)
+        inputs.build(progress)
+        model, _ = train_run(inputs, should_stop=should_stop, progress=progress)
+        with atomic_folder(folder, must_be_first=False) as part:
+            model.to("cpu").save_pretrained(part)
+    return {"filter_model": {"run": name, "weights": hash_file(folder / WEIGHTS_FILE)}}
 
 
 def _describe_encoder(run: Run) -> dict[str, Any]:

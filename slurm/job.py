@@ -20,7 +20,7 @@ from repro.planning.cost import list_training_phases, list_trainings
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
-from repro.spec.identity import get_training_id, run_id
+from repro.spec.identity import RUN_ID, get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, delay_stops, unwrap_stop
 from repro.storage.lease import Lease, acquire, get_last_owner, get_live_owner
 from repro.storage.paths import get_local_records, run_folder
@@ -92,6 +92,11 @@ class Job:
         if self.stage:
             with _OutcomeRecorder(item, state, stop, self.progress) as recorder, unwrap_stop():
                 self._begin(item, recorder)
+                if RUN_ID.fullmatch(str(self.run["filter_model"])):
+                    # Its embeddings need the weights of another run.
+                    from repro.execute import train_filter_model
+
+                    train_filter_model(run_from_fields(self.run), should_stop=stop, progress=log_line)
                 _build_stoppable(self._stage(), stop, where.job_id)
             return "done"
         lease = _wait_for_lease(item, state, stop)

@@ -6,7 +6,7 @@ For query q with positive d and another document d′ of the batch, in this orde
 3. If another training pair has the text of q and the document d′, then d′ is a known positive. It is masked, even as a
    hard negative.
 4. If the surrogate f gives f(q, d′) ≥ f(q, d) + margin, up to rounding, then d′ belongs to S(q, d) and is masked.
-The positive itself is never masked.
+The positive itself is never masked. As a control, `mask_at_random` replaces the documents of rule 4 by random ones.
 
 Known positives are not in the paper. The filter of eq. 4 is a heuristic that may miss them, whereas the pairs are
 facts. Texts are compared by content keys, so documents with equal text count as one.
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from repro.seeds import make_rng
 from repro.storage.arrays import ArrayWriter, load_array
 
 if TYPE_CHECKING:
@@ -103,6 +104,30 @@ def mask_false_negatives(
     if known_BM is not None:
         masked_BM |= known_BM
     return masked_BM & ~is_positive_BM
+
+
+def mask_at_random(masked_BM: np.ndarray, unfiltered_BM: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return a control of the filter, bool (B, M): it masks as many documents of each query, drawn at random.
+
+    They are drawn uniformly from the negatives that rules 1 to 3 keep.
+
+    Args:
+        masked_BM: The mask with the filter.
+        unfiltered_BM: The mask of rules 1 to 3 alone. Its entries stay masked.
+        generator: Source of the draws.
+    """
+    may_draw_BM = ~unfiltered_BM
+    # the positive is not a negative
+    np.fill_diagonal(may_draw_BM, False)
+    num_drawn_B = (masked_BM & may_draw_BM).sum(axis=1)
+    order_BM = np.where(may_draw_BM, generator.random(masked_BM.shape), 2.0)
+    ranks_BM = order_BM.argsort(axis=1).argsort(axis=1)
+    return unfiltered_BM | (ranks_BM < num_drawn_B[:, None])
+
+
+def make_batch_rng(seed: int, pairs_B: np.ndarray) -> np.random.Generator:
+    """Return a generator that depends on the seed and the pairs of a batch, so that a resumed run draws the same."""
+    return make_rng(seed, "random filter", hashlib.blake2b(pairs_B.astype("<i8").tobytes(), digest_size=8).hexdigest())
 
 
 def _has_scores(scores_BM: np.ndarray) -> np.ndarray:

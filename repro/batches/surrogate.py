@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
+from repro.batches.trained_encoder import TrainedEncoder
 from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
+from repro.spec.identity import RUN_ID
 from repro.spec.start import get_encoder_folder
 from repro.storage.arrays import ArrayWriter, iter_blocks, load_array, map_to_fill, release_pages
 from repro.storage.files import atomic_file
@@ -82,11 +84,13 @@ class StoredTexts(Protocol):
 
 
 def load_surrogate(name: str) -> Surrogate:
-    """Load a surrogate by name, or a sentence-transformers model from a local folder or the hub."""
+    """Load a surrogate by name, the encoder of a run by its id, or a sentence-transformers model (a folder or hub id)."""
     if name == "minilm":
         return MiniLM()
     if name == "minilm-words":
         return MiniLMWords()
+    if RUN_ID.fullmatch(name):
+        return TrainedEncoder(name)
     return SentenceEncoder(str(get_encoder_folder(name) or name))
 
 

@@ -98,9 +98,10 @@ class CdeBiencoderConfig(CdeConfig):
 class Backbone(nn.Module):
     """BERT, NomicBERT or ModernBERT that reads a text alone, or a text after context vectors and soft prompts."""
 
-    def __init__(self, sizes: SimpleNamespace, num_layers: int) -> None:
+    def __init__(self, sizes: SimpleNamespace, num_layers: int, first_position: int | None) -> None:
         super().__init__()
         self.kind, self.text_normalised_twice = sizes.backbone, sizes.text_normalised_twice
+        self.first_position = first_position if self.kind == "bert" else None
         settings = dict(sizes.backbone_settings)
         if "layer_types" in settings:
             settings["layer_types"] = settings["layer_types"][:num_layers]
@@ -124,7 +125,11 @@ class Backbone(nn.Module):
 
     def forward(self, ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
         """Return the states of texts alone, (N, S, D)."""
-        return self._run(mask_NS, inputs_embeds=self.model.get_input_embeddings()(ids_NS))
+        shifted = {}
+        if self.first_position:
+            positions_S = torch.arange(self.first_position, self.first_position + ids_NS.shape[1], device=ids_NS.device)
+            shifted = {"position_ids": positions_S[None]}
+        return self._run(mask_NS, inputs_embeds=self.model.get_input_embeddings()(ids_NS), **shifted)
 
     def read_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
         """Return all states, (N, L, D). Contexts are (1, C, D) if all texts share them.
@@ -152,6 +157,9 @@ class Backbone(nn.Module):
         positions_L = torch.arange(embeds_NLD.shape[1], device=ids_NS.device)
         if self.kind != "modernbert":
             positions_L[:num_contexts] = 0
+        if self.first_position is not None:
+            positions_L[num_contexts:num_prefix] = 0
+            positions_L[num_prefix:] += self.first_position - num_prefix
         return self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_L[None])
 
     def _run(self, mask_NL: Tensor, **inputs: Any) -> Tensor:
@@ -167,7 +175,9 @@ class Biencoder(nn.Module):
     def __init__(self, sizes: SimpleNamespace, num_layers: int) -> None:
         super().__init__()
         width = sizes.hidden_size
-        self.embedder = Backbone(sizes, num_layers)
+        # The text of a first stage always begins at position 0.
+        is_alone = sizes.architecture == "biencoder"
+        self.embedder = Backbone(sizes, num_layers, sizes.first_position if is_alone else None)
         self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
 
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, num_segments: int = 1) -> Tensor:
@@ -185,7 +195,7 @@ class SecondStage(nn.Module):
     def __init__(self, sizes: SimpleNamespace) -> None:
         super().__init__()
         self.sizes, width = sizes, sizes.hidden_size
-        self.backbone = Backbone(sizes, sizes.num_layers)
+        self.backbone = Backbone(sizes, sizes.num_layers, sizes.first_position)
         if sizes.num_soft_prompts:
             output_width = width * sizes.num_soft_prompts
             self.prompt_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, output_width))
@@ -279,7 +289,8 @@ class CdePreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: CdeConfig) -> None:
         super().__init__(config)
-        self.sizes = SimpleNamespace(**config.repro)
+        # folders written before the field existed have no first_position
+        self.sizes = SimpleNamespace(**({"first_position": None} | config.repro))
         self._tokenizer: PreTrainedTokenizerFast | None = None
 
     @classmethod

@@ -72,7 +72,13 @@ def as_sentence_transformer(model: Biencoder, *, width: int | None = None) -> Se
     `width` truncates the vectors: the last linear layer is cut to it, so that vectors are normalised
     after the truncation. `truncate_dim` alone would truncate after the normalisation, so that vectors would be shorter
     than 1.
+
+    Raises ValueError if the text of the model does not begin at position 0, which a stock module cannot express.
     """
+    if model.config.backbone == "bert" and model.config.first_position:
+        raise ValueError(
+            f"first_position={model.config.first_position}: stock modules read a text at position 0; export to transformers"
+        )
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
     # the module Transformer can only be created from a folder
     with tempfile.TemporaryDirectory() as folder:

@@ -5,9 +5,12 @@ With a prefix, the sequence is [C contexts | P soft prompts | S text tokens], wi
 2. The same terms are subtracted from prefix vectors before they enter. Prefix vectors therefore carry no token type,
    and contexts no position.
 3. NomicBERT: contexts have rotary position 0, which is the identity. The first soft prompt has position C and the first
-   text token C + P. In BERT the same numbers index the learned positions. C is the actual number of contexts, not the
-   configured one.
+   text token C + P. In BERT the same numbers index the learned positions, unless `first_position` is set. C is the
+   actual number of contexts, not the configured one.
 4. ModernBERT uses positions 0, 1, … for everything, contexts included, as in the authors' second release.
+5. `first_position` is the learned position of the first text token in a BERT, with or without a prefix. Soft prompts
+   then have position 0. A shift changes nothing between the words of a text in NomicBERT, but a pretrained BERT knows
+   its text at the positions 0, 1, … only.
 
 Paper: §4.2 and appendix "Removing positionality". Shapes: N texts, S tokens, C contexts, P soft prompts, L = C + P + S,
 D hidden size.
@@ -43,10 +46,18 @@ class Backbone(nn.Module):
     model: Any  # a PreTrainedModel, whose submodules differ by class
     packs: ClassVar[bool] = True  # whether `repro.model.packed` may replace its forward
 
-    def __init__(self, model: PreTrainedModel, kind: str, *, text_normalised_twice: bool = False) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        kind: str,
+        *,
+        text_normalised_twice: bool = False,
+        first_position: int | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
         self.kind = kind
+        self.first_position = first_position if kind == "bert" else None
         self.text_normalised_twice = text_normalised_twice
         self._compiled: Callable[..., Any] | None = None
         self._is_checkpointed = False
@@ -75,11 +86,13 @@ class Backbone(nn.Module):
 
     def forward(self, texts: Texts) -> Tensor:
         """Return the states of texts without a prefix, (N, S, D). States of padding are undefined."""
-        self._check_length(texts.ids_NS.shape[1], "a single text")
+        positions_1S = self._build_positions(0, 0, texts.ids_NS.shape[1], texts.ids_NS.device)
         if self._can_pack(texts):
-            return compute_packed_states(self.model, self.kind, texts, torch.arange(texts.ids_NS.shape[1]))
+            return compute_packed_states(self.model, self.kind, texts, positions_1S[0])
         words_NSD = look_up_words(texts.ids_NS, self.model.get_input_embeddings().weight)
-        return self._run(texts.mask_NS, inputs_embeds=words_NSD)
+        # Without positions, the class counts from 0.
+        shifted = {"position_ids": positions_1S} if self.first_position else {}
+        return self._run(texts.mask_NS, inputs_embeds=words_NSD, **shifted)
 
     def encode_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, texts: Texts) -> Tensor:
         """Return the states of the text tokens after contexts (first dimension N or 1) and soft prompts, (N, S, D)."""
@@ -87,8 +100,9 @@ class Backbone(nn.Module):
             return self.forward_after(contexts_NCD, prompts_PD, texts)[:, -texts.ids_NS.shape[1] :]
         num_contexts = contexts_NCD.shape[1]
         first_counts = 1
-        length = num_contexts + len(prompts_PD) + texts.ids_NS.shape[1]
-        positions_L = self._build_positions(num_contexts, length, texts.ids_NS.device)[0]
+        positions_L = self._build_positions(num_contexts, len(prompts_PD), texts.ids_NS.shape[1], texts.ids_NS.device)[
+            0
+        ]
         if not self.training and _are_equal(contexts_NCD):
             # n equal vectors at one position are equivalent to one vector with weight n in the attention. The null
             # context therefore needs one slot only.
@@ -139,7 +153,7 @@ class Backbone(nn.Module):
         num_prefix = num_contexts + len(prompts_PD)
         # Not packed: the packed implementation returns no states of the prefix.
         text_NSD = self.embed(texts.ids_NS)
-        positions_1L = self._build_positions(num_contexts, num_prefix + text_NSD.shape[1], text_NSD.device)
+        positions_1L = self._build_positions(num_contexts, len(prompts_PD), text_NSD.shape[1], text_NSD.device)
         num_texts = texts.num_texts
         embeds_NLD = torch.cat([self._build_prefix(contexts_NCD, prompts_PD, num_texts), text_NSD], dim=1)
         mask_NL = torch.cat([texts.mask_NS.new_ones(num_texts, num_prefix), texts.mask_NS], dim=1)
@@ -166,16 +180,21 @@ class Backbone(nn.Module):
             inputs["token_type_ids"] = mask_NL.new_zeros(1, 1)
         return (self._compiled or self.model)(attention_mask=mask_NL, **inputs).last_hidden_state
 
-    def _build_positions(self, num_contexts: int, length: int, device: torch.device) -> Tensor:
+    def _build_positions(self, num_contexts: int, num_prompts: int, num_tokens: int, device: torch.device) -> Tensor:
         """Return the positions of contexts, soft prompts and text, (1, L)."""
-        positions_L = torch.arange(length, device=device)
+        num_prefix = num_contexts + num_prompts
+        first_position = num_prefix if self.first_position is None else self.first_position
+        self._check_length(first_position + num_tokens, f"{num_prefix} vectors of the prefix, {num_tokens} tokens")
+        positions_L = torch.arange(num_prefix + num_tokens, device=device)
         if self.kind != "modernbert":
             positions_L[:num_contexts] = 0
-        self._check_length(length, f"{num_contexts} contexts, soft prompts and text")
+        if self.first_position is not None:
+            positions_L[num_contexts:num_prefix] = 0
+            positions_L[num_prefix:] += first_position - num_prefix
         return positions_L[None]
 
     def _check_length(self, length: int, description: str) -> None:
-        """Raise ValueError if the sequence is longer than BERT's learned positions."""
+        """Raise ValueError if the last position is beyond BERT's learned positions."""
         limit = self.model.config.max_position_embeddings
         if self.kind == "bert" and length > limit:
             raise ValueError(
@@ -202,7 +221,7 @@ def _are_equal(contexts_NCD: Tensor) -> bool:
     return is_shared and bool((contexts_NCD == contexts_NCD[:, :1]).all())
 
 
-def build_backbone(config: ModelConfig, num_layers: int) -> Backbone:
+def build_backbone(config: ModelConfig, num_layers: int, *, first_position: int | None) -> Backbone:
     """Build a backbone of `num_layers` layers. Weights are drawn from torch's global generator."""
     settings = dict(config.backbone_settings)
     # The list describes the pretrained model, which may have more layers.
@@ -227,4 +246,6 @@ def build_backbone(config: ModelConfig, num_layers: int) -> Backbone:
         shared = {"pad_token_id": 0, "cls_token_id": None, "sep_token_id": None, **shared}
         shared = {"bos_token_id": None, "eos_token_id": None, **shared}
         model = ModernBertModel(ModernBertConfig(**shared))
-    return Backbone(model, config.backbone, text_normalised_twice=config.text_normalised_twice)
+    return Backbone(
+        model, config.backbone, text_normalised_twice=config.text_normalised_twice, first_position=first_position
+    )

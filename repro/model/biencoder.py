@@ -26,7 +26,9 @@ class Biencoder(TextEncoder):
 
     def __init__(self, config: ModelConfig, num_layers: int | None = None) -> None:
         super().__init__(config)
-        self.embedder = build_backbone(config, num_layers or config.num_layers)
+        # The text of a first stage always begins at position 0.
+        first_position = config.first_position if config.architecture == self.architecture else None
+        self.embedder = build_backbone(config, num_layers or config.num_layers, first_position=first_position)
         width = config.hidden_size
         self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
 

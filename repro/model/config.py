@@ -37,6 +37,8 @@ class ModelConfig:
     num_contexts: int = 32  # context documents
     tokens_per_document: int = 1  # context vectors per document
     num_soft_prompts: int = 8
+    # learned position of the first text token in a BERT (None: after the prefix); not of the first stage
+    first_position: int | None = None
     sequence_dropout: float = 0.005  # 0: no null vector, 1: context-blind
     # or "frequency": weighted by how many context documents hold a word (ours)
     pooling: str = "mean"
@@ -72,6 +74,10 @@ class ModelConfig:
             raise ValueError(f"sequence_dropout={self.sequence_dropout}: must be at least 0 and at most 1")
         if self.is_blind and self.pooling != "mean":
             raise ValueError(f"sequence_dropout=1 with pooling={self.pooling!r}: its weights would show the documents")
+        if self.first_position is not None and not 0 <= self.first_position <= MAX_SIZE:
+            raise ValueError(
+                f"first_position={self.first_position}: must be at least 0 and at most {MAX_SIZE}, or None"
+            )
         if self.num_soft_prompts < 0 or self.max_tokens < 3:
             raise ValueError(
                 f"num_soft_prompts={self.num_soft_prompts} must be at least 0, max_tokens={self.max_tokens} at least 3"

@@ -45,7 +45,7 @@ class SecondStage(nn.Module):
         self.config = config
         width = config.hidden_size
         # The modules and the null vector are named and initialised as in the authors' code.
-        self.backbone = build_backbone(config, config.num_layers)
+        self.backbone = build_backbone(config, config.num_layers, first_position=config.first_position)
         if config.num_soft_prompts:
             self.prompt_projection = nn.Sequential(
                 nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width * config.num_soft_prompts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from repro.spec.identity import RUN_ID
 from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, list_model_files
 from repro.storage.digests import get_cached_digests, get_digests_note, hash_file, hash_json
 
@@ -43,7 +44,11 @@ def find_commit(encoder: str) -> dict[str, str]:
 
     Nothing is downloaded. Call it after a stage was built, when the model has been downloaded for it.
     """
-    if encoder in FIXED_ENCODERS or LOCAL_NAME.fullmatch(encoder) or Path(encoder).is_dir():
+    if (
+        encoder in FIXED_ENCODERS
+        or any(form.fullmatch(encoder) for form in (LOCAL_NAME, RUN_ID))
+        or Path(encoder).is_dir()
+    ):
         return {}
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

@@ -84,7 +84,7 @@ class Inputs:
 
     def filter_embeddings(self, side: Side) -> np.ndarray | None:
         """Load the vectors (N, E) of the filter, memory-mapped. None for a run without the filter."""
-        if self.run.filter != "surrogate" or not needs_surrogate(self.run):
+        if self.run.filter == "none" or not needs_surrogate(self.run):
             return None
         return self.graph.load_embeddings(side, of_filter=True)
 

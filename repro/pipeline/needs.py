@@ -34,7 +34,7 @@ def list_pair_kinds(run: Run) -> list[str]:
         "keys": trains or embeds,
         "positives": (trains or embeds) and run.known_positives == "mask",
         "embeddings": embeds,
-        "filter_embeddings": embeds and run.filter == "surrogate",
+        "filter_embeddings": embeds and run.filter != "none",
         "clusters": embeds and run.sampler == "cluster",
         "negatives": has_hard_negatives(run),
     }

@@ -18,6 +18,7 @@ from repro.pipeline.needs import get_tokenizer_name, list_evaluation_kinds, read
 from repro.planning.cost import list_training_phases
 from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.spec import TRAINED, Run, needs_surrogate
+from repro.spec.identity import RUN_ID
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder, is_fixed_encoder
 from repro.storage.files import read_json, write_json
 from repro.storage.paths import check_model_name, get_data_folder, is_imported
@@ -176,7 +177,7 @@ def _list_encoders(run: Run) -> Iterator[str]:
     needs_candidates = run.protocol == "rerank" and "candidates" in list_evaluation_kinds(run)
     if needs_surrogate(run) or run.architecture == "surrogate" or needs_candidates:
         yield run.surrogate
-    if needs_surrogate(run) and run.filter == "surrogate" and run.filter_model:
+    if needs_surrogate(run) and run.filter != "none" and run.filter_model and not RUN_ID.fullmatch(run.filter_model):
         yield run.filter_model
 
 

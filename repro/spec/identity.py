@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from repro.spec.run import FIELDS, Run, get_training_run
 from repro.spec.scales import get_scale
+
+RUN_ID = re.compile(r"[0-9a-f]{12}")
+"""The form of a run's id."""
 
 
 def difference(run: Run) -> dict[str, Any]:

@@ -21,7 +21,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "domain_column": ("source", "domain"),
         "sampler": ("random", "domain", "cluster"),
         "packing": ("random", "greedy"),
-        "filter": ("none", "surrogate"),
+        "filter": ("none", "surrogate", "random"),
         "mined_negatives": ("below", "any", "given"),
         "known_positives": ("ignore", "mask"),
         "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
@@ -69,8 +69,8 @@ class Run:
     cluster_size: int | None  # mean number of pairs per cluster; only for sampler "cluster"
     packing: str  # order of the clusters before they are cut into batches
     surrogate: str  # the fixed encoder for clusters, filter and difficulty: a name, a hub id or a folder
-    filter: str  # false-negative filter, eq. 4
-    filter_model: str | None  # the fixed encoder f of the filter; None: the surrogate
+    filter: str  # false-negative filter, eq. 4, or as many random negatives as it would mask (a control, ours)
+    filter_model: str | None  # the encoder f of the filter, or the id of a run that trains it; None: the surrogate
     filter_margin: float  # added to f(q, d) before the comparison of eq. 4
     num_hard_negatives: int  # hard negatives per query
     mined_negatives: str  # mined at ranks below the positive, mined at any rank, or given with the pairs
@@ -85,6 +85,7 @@ class Run:
     num_contexts: int  # number of context documents
     tokens_per_document: int  # vectors per context document
     num_soft_prompts: int  # learned vectors between the context and the text
+    first_position: int | None  # BERT: learned position of the first text token; None: after the context and prompts
     sequence_dropout: float  # share of context vectors replaced by null in training; 1: context-blind
     pooling: str  # second stage: mean over text tokens, or weighted by frequency in the context (ours)
     residual: bool  # whether the pooled vector is added to the output of the head
@@ -95,7 +96,7 @@ class Run:
     loss: str  # InfoNCE (eq. 1), or the improved contrastive loss of GTE with four directions
     nested_sizes: str | None  # the loss is summed over prefixes of these widths, "8+16+32"
     batches_a_step: int  # batches per step, each with its own negatives, contexts and loss; gradients are averaged
-    num_steps: int | None  # exactly one of num_steps and num_epochs
+    num_steps: int | None  # 0: the untrained model; exactly one of num_steps and num_epochs
     num_epochs: int | None  # passes over the training pairs, instead of num_steps
     learning_rate: float  # peak learning rate
     first_stage_rate: float  # multiplies the learning rate of the first stage of a contextual model
@@ -143,6 +144,10 @@ class Run:
             raise ValueError(f"suite={self.suite!r} with measure={self.measure!r}: its tasks need measure='mteb'")
         if self.nested_sizes is not None:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
+        if self.filter == "random" and self.loss != "infonce":
+            raise ValueError(
+                f"filter='random' with loss={self.loss!r}: it masks documents of queries only, loss='infonce'"
+            )
         if self.pooling != "mean" and self.architecture != "contextual":
             raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
         self._check_contexts()
@@ -370,7 +375,7 @@ def needs_surrogate(run: Run) -> bool:
     if MEASURES[run.measure].samples_pairs:
         return True
     mines = run.num_hard_negatives > 0 and run.mined_negatives != "given"
-    return run.architecture in TRAINED and (run.sampler == "cluster" or run.filter == "surrogate" or mines)
+    return run.architecture in TRAINED and (run.sampler == "cluster" or run.filter != "none" or mines)
 
 
 def check_field_value(name: str, value: Any) -> None:
@@ -381,7 +386,7 @@ def check_field_value(name: str, value: Any) -> None:
 
 def check_run_warmup(run: Run) -> None:
     """Raise ValueError if the warm-up of a run is as long as its training. The trainer raises it only after all stages."""
-    if run.architecture in TRAINED and run.num_steps is not None:
+    if run.architecture in TRAINED and run.num_steps:
         check_warmup(run.num_warmup_steps, run.num_steps)
 
 

@@ -54,6 +54,7 @@ SMOKE: dict[str, Any] = {
     "num_contexts": 8,
     "tokens_per_document": 1,
     "num_soft_prompts": 2,
+    "first_position": None,
     "sequence_dropout": 0.005,
     "pooling": "mean",
     "residual": False,
@@ -158,6 +159,7 @@ SMALL: dict[str, Any] = {
     "num_contexts": 64,  # §5 small setting
     "tokens_per_document": 1,
     "num_soft_prompts": 8,  # official code; not in the paper
+    "first_position": None,  # NomicBERT has rotary positions, where a shift of the whole text changes nothing
     "sequence_dropout": 0.005,  # §5
     "pooling": "mean",  # §5: over text tokens only, and GTE §3.1; "frequency" is our extension
     "residual": False,  # paper; the second release of the code adds one

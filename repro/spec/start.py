@@ -166,7 +166,9 @@ def _check_positions(run: Any, backbone: str, max_positions: int | None, start: 
     if max_positions is None or backbone != "bert":
         return
     length = run.max_tokens
-    if run.architecture == "contextual":
+    if run.first_position is not None:
+        length += run.first_position
+    elif run.architecture == "contextual":
         # the second stage places context vectors and soft prompts before the text
         length += run.num_contexts * run.tokens_per_document + run.num_soft_prompts
     if length > max_positions:

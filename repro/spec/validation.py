@@ -28,10 +28,11 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "num_contexts": (1, 10**6),
         "tokens_per_document": (1, 10**4),
         "num_soft_prompts": (0, 10**4),
+        "first_position": (0, 10**6),
         "sequence_dropout": (0, 1),
         "max_tokens": (1, 10**6),
         "batches_a_step": (1, 10**4),
-        "num_steps": (1, MAX_COUNT),
+        "num_steps": (0, MAX_COUNT),  # 0: the untrained model
         "num_epochs": (1, 10**6),
         "learning_rate": (0, 1000),
         "first_stage_rate": (0, 1000),

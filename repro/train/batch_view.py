@@ -17,6 +17,8 @@ from repro.batches.mask import (
     compute_batch_difficulty,
     compute_content_keys,
     compute_masked_fraction,
+    make_batch_rng,
+    mask_at_random,
     mask_directions,
     mask_false_negatives,
 )
@@ -82,14 +84,14 @@ class BatchViewer:
         run = self.inputs.run
         rows_M = list_document_rows(pairs_B, self.inputs.negatives)
         request_rows(self.inputs.document_keys, rows_M)
-        if run.filter == "surrogate" and run.filter_model:
+        if run.filter != "none" and run.filter_model:
             self._request_vectors(self._filter_vectors, pairs_B, rows_M)
         self._request_vectors(self._stored_vectors, pairs_B, rows_M)
         keys_M = np.asarray(self.inputs.document_keys[rows_M])
         vectors = self._load_vectors(self._stored_vectors, pairs_B, rows_M)
         scores_BM = _compute_scores(vectors)
         filter_vectors, filter_scores_BM = None, None
-        if run.filter == "surrogate":
+        if run.filter != "none":
             filter_vectors, filter_scores_BM = vectors, scores_BM
             if run.filter_model:
                 filter_vectors = self._load_vectors(self._filter_vectors, pairs_B, rows_M)
@@ -102,6 +104,9 @@ class BatchViewer:
             "known_BM": known_BM,
         }
         masked_BM = masked = mask_false_negatives(keys_M, filter_scores_BM, **options)
+        if run.filter == "random":
+            unfiltered_BM = mask_false_negatives(keys_M, None, **options)
+            masked_BM = masked = mask_at_random(masked_BM, unfiltered_BM, make_batch_rng(run.seed, pairs_B))
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
             self.inputs.pairs.release_pages()

@@ -78,6 +78,8 @@ def train_run(
 
     Runs that differ only in their evaluation share a training run and its folder. One process trains, the others wait.
     """
+    if inputs.run.num_steps == 0:
+        return build_untrained(inputs.run).to(device()).eval(), Summary({}, {}, {"num_steps": 0})
     # Before the lease, because rank 0 acquires it for the group.
     join_processes(device())
     folder = run_folder(get_training_id(inputs.run))
@@ -403,7 +405,7 @@ def check_model(run: Run) -> None:
         raise ValueError(explain_none_set_apart(run.corpus))
     for phase in (run, get_first_phase(run)):
         # Runs in epochs can be checked only if the number of batches is known.
-        if phase is not None and phase.num_steps is not None:
+        if phase is not None and phase.num_steps:
             make_train_settings(phase, 0)
     config = make_model_config(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()

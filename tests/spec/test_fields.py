@@ -134,6 +134,7 @@ ROWS: dict[str, tuple[Observe, dict[str, Any], dict[str, Any]]] = {
     "num_contexts": (get_vectors, CONTEXTUAL, {"num_contexts": 4}),
     "tokens_per_document": (get_vectors, CONTEXTUAL, {"tokens_per_document": 2}),
     "num_soft_prompts": (get_vectors, CONTEXTUAL, {"num_soft_prompts": 3}),
+    "first_position": (get_vectors, {"backbone": "bert"}, {"first_position": 3}),
     "sequence_dropout": (get_vectors, CONTEXTUAL, {"sequence_dropout": 0.5}),
     "pooling": (get_vectors, CONTEXTUAL, {"pooling": "frequency"}),
     "residual": (get_vectors, CONTEXTUAL, {"residual": True}),
