@@ -1,7 +1,6 @@
 """Tables 5 and 6: number of pairs per training source and size of each evaluation set. Nothing is trained."""
 
-from experiments.fresh import STATED
-from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, pick
+from repro.spec import Column, Experiment, Row, Run, Table, base, pick
 
 # Tables 5 and 6 as printed.
 PRETRAINING = {
@@ -46,10 +45,6 @@ EVALUATION = {
     "nq": (3_452, 2_681_468),
     "msmarco": (6_980, 8_841_823),
 }
-ANNOUNCED = 9
-SHARES = (28, 23, 16, 15, 4, 3, 3, 3, 3, 1)  # Table 5, "% Dataset" of its first rows. The others print "<.01".
-QUORA_TEST = 10_000  # queries of BEIR's test set
-BATCH = 16_384  # of the paper's plain runs, Table 1
 COUNTED = {"measure": "counts", "architecture": "none"}
 OURS = {"desk": ("services", "modules", "packages"), "smoke": ("planted",)}
 FAMILIES = {"desk": ("services", "packages", "collections", "cloud", "medical"), "smoke": ("planted",)}
@@ -125,104 +120,4 @@ TABLE_6 = Table(
 )
 
 
-def pretraining_adds_up() -> tuple[bool, str]:
-    """Whether the rows of Table 5 sum to the printed total."""
-    total = sum(PRETRAINING.values())
-    return total == PRINTED_TOTAL, f"{len(PRETRAINING)} rows sum to {total:,}"
-
-
-def shares_follow() -> tuple[bool, str]:
-    """Whether the printed shares follow from the printed numbers of pairs."""
-    shares = tuple(round(100 * pairs / PRINTED_TOTAL) for pairs in PRETRAINING.values())[: len(SHARES)]
-    return shares == SHARES, f"the first {len(SHARES)} rows are {', '.join(map(str, shares))} %"
-
-
-def reddit_is_a_quarter() -> tuple[bool, str]:
-    """Whether Reddit provides over a quarter of the pairs."""
-    share = PRETRAINING["reddit_title_body"] / PRINTED_TOTAL
-    return share > 0.25, f"Reddit has {share:.1%} of the pairs"
-
-
-def nineteen_are_small() -> tuple[bool, str]:
-    """Whether 19 sources have less than a hundredth of the pairs each."""
-    small = sum(pairs < PRINTED_TOTAL / 100 for pairs in PRETRAINING.values())
-    return small == 19, f"{small} are: Gooaq, printed as .01, is {PRETRAINING['gooaq'] / PRINTED_TOTAL:.2%}"
-
-
-def as_many_sources() -> tuple[bool, str]:
-    """Whether the 24 datasets of §5 are the rows of Table 5."""
-    return len(PRETRAINING) == 24, f"Table 5 and §9.8 have {len(PRETRAINING)}"
-
-
-def as_many_pairs() -> tuple[bool, str]:
-    """Whether 200 M (§5), 234 M (§9.8) and 235 M (§9.1) pairs equal the total of Table 5."""
-    millions, printed = PRINTED_TOTAL / 1e6, (200, 234, 235)
-    details = f"Table 5 has {millions:.1f} M: 234 M cut off, 235 M rounded, and a sixth more than 200 M"
-    return all(abs(millions - count) < 1 for count in printed), details
-
-
-def whole_batches() -> tuple[bool, str]:
-    """Whether every row of Table 5 is a multiple of a batch of 16384."""
-    remainders = {name: pairs % BATCH for name, pairs in PRETRAINING.items()}
-    return not any(
-        remainders.values()
-    ), f"all {len(remainders)} rows divide by {BATCH:,}: pairs that fill no batch are not counted"
-
-
-def nine_sets() -> tuple[bool, str]:
-    """Whether Table 6 has the nine datasets announced in the text."""
-    return len(EVALUATION) == ANNOUNCED, f"{len(EVALUATION)} rows; the official code has FiQA as the ninth"
-
-
-def ordered_by_size() -> tuple[bool, str]:
-    """Whether Table 6 is ordered by corpus size."""
-    sizes = [documents for _, documents in EVALUATION.values()]
-    return sizes == sorted(sizes), f"{sizes[0]:,} to {sizes[-1]:,} documents"
-
-
-def two_are_small() -> tuple[bool, str]:
-    """Whether ArguAna and SciFact are in the smaller half of Table 6."""
-    ranks = [list(EVALUATION).index(name) + 1 for name in ("scifact", "arguana")]
-    return max(ranks) <= len(EVALUATION) / 2, f"they are numbers {ranks[0]} and {ranks[1]} of {len(EVALUATION)}"
-
-
-def as_published() -> tuple[bool, str]:
-    """Whether Table 6 counts the 10,000 queries of Quora's test set (MS MARCO is scored on dev, as usual)."""
-    return EVALUATION["quora"][
-        0
-    ] == QUORA_TEST, f"Quora's test set has {QUORA_TEST:,} queries, its development set 5,000"
-
-
-PRINTED_ROWS = "arithmetic of printed numbers, and counts of the public data"
-CLAIMS = tuple(
-    Claim.identity(id, statement, holds=holds, source=source, because=PRINTED_ROWS, **(STATED | said))
-    for id, statement, holds, source, said in (
-        (
-            "T5.a",
-            "the 29 rows of the pre-training data sum to 234,553,344",
-            pretraining_adds_up,
-            "Table 5",
-            {"stated": ""},
-        ),
-        ("T5.b", "the printed shares follow from the numbers of pairs", shares_follow, "Table 5", {}),
-        ("T5.c", "Reddit alone makes up over 25 % of the data", reddit_is_a_quarter, "§9.8", {}),
-        ("T5.d", "19 of the datasets are under 1 % of the data each", nineteen_are_small, "§9.8", {}),
-        ("T5.e", "the collection is of 24 datasets", as_many_sources, "§5", {}),
-        ("T5.f", "the unsupervised phase has 200 M, 234 M or 235 M pairs", as_many_pairs, "§5, §9.8, §9.1", {}),
-        (
-            "own.e",
-            "rows of Table 5 count whole batches of 16384",
-            whole_batches,
-            "our question: our reading of Table 5",
-            {},
-        ),
-        ("T6.a", "initial experiments evaluate on nine datasets, those of Table 6", nine_sets, "§9.9", {"version": 2}),
-        ("T6.b", "Table 6 is ordered by corpus size", ordered_by_size, "Table 6", {}),
-        ("T6.c", "ArguAna and SciFact are two of the smaller datasets", two_are_small, "§6", {}),
-        ("T6.d", "Table 6 counts Quora's published test set", as_published, "Table 6", {}),
-    )
-)
-
-EXPERIMENT = Experiment(
-    number=11, title="Training and evaluation data", runs=runs, artefacts=(TABLE_5, TABLE_6), claims=CLAIMS
-)
+EXPERIMENT = Experiment(number=11, title="Training and evaluation data", runs=runs, artefacts=(TABLE_5, TABLE_6))

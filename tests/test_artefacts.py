@@ -7,27 +7,26 @@ from pathlib import Path
 import pytest
 
 from experiments.e11_data import PRETRAINING
-from experiments.unjudged import ERRATA, NOT_JUDGED
 from repro.cli.main import run_artefact_module
 from repro.data.paper.hub import UNSUPERVISED
 from repro.records.golden import list_golden_runs
 from repro.report.figure_data import series_at
-from repro.spec import Experiment, Figure, Identity, depends_on_seed
+from repro.spec import Experiment, Figure, depends_on_seed
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER
 from tests.golden_metrics import assert_golden
 
 CLAIMS = {
-    "T1": "abcdeghijklmno", "T2": "abcdefghijkl", "T3": "ab", "T4": "abc", "T5": "abcdef", "T6": "abcd",
-    "T7": "abcdefgh", "S4": "abcde", "C": "abc",
+    "T1": "abcdeghijklmno", "T2": "abcel", "T3": "ab", "T4": "a", "T7": "adegh", "S4": "abc", "C": "ab",
     "F2": "a", "F3": "abcd", "F4": "a", "F5": "ab", "F6": "ab", "F7": "ab", "F8": "ab", "F9": "abcdefg", "F10": "ab",
     "F11": "ab", "F12": "a", "F13": "ab", "F14": "abc", "F15": "ab", "F16": "abc", "F17": "ab", "F18": "a",
-    "G1": "ab", "G3": "abc", "G4": "abcd", "G5": "ab", "G6": "abcd", "G7": "abcd", "G8": "abcd", "G9": "ab", "G10": "abcd",
-    "G11": "a", "G13": "abcd", "GF2": "a", "GF3": "abcdef", "GF4": "a",
-    "M2": "abcd", "M3": "ab", "M6": "abcde", "M7": "abc", "M8": "abcde", "M9": "abc",
+    "G3": "abc", "G4": "cd", "G7": "c", "G8": "cd", "G9": "ab", "G10": "cd", "G11": "a",
+    "GF2": "a", "GF3": "abcdef", "GF4": "a",
+    "M2": "abcd", "M3": "ab", "M6": "abde", "M7": "abc", "M8": "abcd", "M9": "abc",
 }  # fmt: skip
-"""The claims of the papers per artefact. S4 is section 4.1. Figure 1 is a drawing and makes no claim.
+"""The claims of the papers per artefact. S4 is section 4.1. Figure 1 is a drawing and makes no claim. Claims about printed
+numbers are in tests/test_printed.py.
 
 G and GF are tables and figures of GTE, M are figures of MRL. Both are companion papers.
 """
@@ -84,23 +83,6 @@ def test_paper_claims_are_complete() -> None:
     of_papers = {f"{artefact}.{letter}" for artefact, letters in CLAIMS.items() for letter in letters}
     found = {id for id in ids if id.split(".")[0] not in OWN_PREFIXES}
     assert of_papers == found, f"add to CLAIMS, or begin with one of OWN_PREFIXES: {sorted(of_papers ^ found)}"
-
-
-def test_paper_arithmetic_holds_or_is_erratum() -> None:
-    identities = {
-        claim.id: claim.holds()
-        for experiment in experiments()
-        for claim in experiment.claims
-        if isinstance(claim, Identity)
-    }
-    assert {"T2.d", "T5.a", "T7.c"} <= set(identities)
-    contradicted = {id for id, (holds, _) in identities.items() if not holds}
-    assert contradicted == {erratum.claim for erratum in ERRATA if erratum.claim}
-
-
-def test_unjudged_claims_have_a_reason() -> None:
-    assert all(claim.source and claim.statement and claim.reason for claim in NOT_JUDGED)
-    assert len({(claim.source, claim.statement) for claim in NOT_JUDGED}) == len(NOT_JUDGED)
 
 
 def test_restated_claims_are_dated() -> None:

@@ -110,24 +110,6 @@ def claim_as_good(id: str, statement: str, narrow: Term, source: str, because: s
     )
 
 
-IMAGES = {"ImageNet-1K": 1_281_167, "ImageNet-4K": 4_202_000}  # so many that the cost of reranking is negligible
-SHORTLIST, WHOLE = 200, 2048
-FUNNEL = ((16, 32, 64, 128, 256, WHOLE), (200, 100, 50, 25, 10))
-
-
-def theoretical_speed() -> tuple[bool, str]:
-    """Whether the computed cost of the paper's routes is 128 and 32 times below that of the whole vector."""
-    speedups = {}
-    for name, narrow, printed in (("ImageNet-1K", 16, 128), ("ImageNet-4K", 64, 32)):
-        count = IMAGES[name]
-        speedups[f"{name} from {narrow}"] = (WHOLE * count / (narrow * count + SHORTLIST * WHOLE), printed)
-    count, (widths, pools) = IMAGES["ImageNet-1K"], FUNNEL
-    funnel = widths[0] * count + sum(pool * width for pool, width in zip(pools, widths[1:], strict=True))
-    speedups["funnel"] = (WHOLE * count / funnel, 128)
-    details = ", ".join(f"{name}: {value:.1f} times, printed {printed}" for name, (value, printed) in speedups.items())
-    return all(abs(value / printed - 1) < 0.03 for value, printed in speedups.values()), details
-
-
 CLAIMS = (
     claim_as_good(
         "M8.a",
@@ -149,14 +131,6 @@ CLAIMS = (
         pairs=[(route(f"from{width}"), route(f"width{width}")) for width in JUDGED],
         source="Figure 8: every combination lies above the line of single widths",
         because="any difference beyond chance; the paper compares at equal cost, this claim asks for less",
-        **COMPANION,
-    ),
-    Claim.identity(
-        "M8.e",
-        "in theory, a shortlist at 16 dimensions and the funnel need 128 times less work, a shortlist at 64 needs 32 times less",
-        holds=theoretical_speed,
-        source="Figure 8",
-        because="multiplications including reranking, within 3 %",
         **COMPANION,
     ),
 )

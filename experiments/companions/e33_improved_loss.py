@@ -1,8 +1,7 @@
-"""GTE table 11: improved and plain contrastive loss after each of two phases, and GTE's arithmetic."""
+"""GTE table 11: improved and plain contrastive loss after each of two phases."""
 
 from typing import Any
 
-from experiments.companions.gte_printed import ARITHMETIC, LOSSES
 from experiments.e01_table1 import FAMILY_COLUMNS, NEITHER, PLAIN_BATCH
 from experiments.e06_hard_negatives import CORPUS
 from experiments.e20_two_phases import second_phase
@@ -13,6 +12,8 @@ from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, p
 TEMPERATURE = 0.01  # GTE §3.4
 STEPS = {"desk": 120}  # half of Table 1's steps, because the paper also compares on a shorter pre-training
 SEEDS = (0, 1, 2)
+LOSSES = {"vanilla": (57.3, 61.8), "improved": (57.8, 62.4)}
+"""Table 11: MTEB after pre-training of 30 k steps, and after fine-tuning."""
 LOSSES_HERE = ("infonce", "icl")
 PLAIN, IMPROVED = ({**NEITHER, "temperature": TEMPERATURE, "loss": loss} for loss in LOSSES_HERE)
 
@@ -75,7 +76,6 @@ CLAIMS = (
         because="any difference beyond chance; the paper's mean is over seven categories of MTEB, ours over retrieval",
         **COMPANION,
     ),
-    *ARITHMETIC,
 )
 
 EXPERIMENT = Experiment(

@@ -1,13 +1,15 @@
 """GTE tables 8 and 9: pre-training alone, fine-tuning alone, and both. Also scores along one pre-training."""
 
 from experiments.companions.e33_improved_loss import BEFORE, IMPROVED, SEEDS, make_first_phase, make_second_phase
-from experiments.companions.gte_printed import STAGES
-from experiments.companions.gte_printed import STEPS as PRINTED_STEPS
 from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.fresh import COMPANION
 from experiments.shared import A_POINT_IS_SMALL, NDCG
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
+STAGES = {"PT": 59.0, "FT": 57.8, "Full": 62.4}
+"""Table 9: MTEB after pre-training, after fine-tuning, and after both."""
+STEP_SCORES = {10: 56.4, 20: 59.0, 30: 57.8, 40: 57.7, 50: 59.0}
+"""Table 8: MTEB by thousands of steps."""
 FIFTHS = tuple(f"fifth{part}" for part in range(1, 6))
 
 PRETRAINED = {**IMPROVED, "num_hard_negatives": 0, "pretraining_corpus": None, "measure": "retrieval"}
@@ -69,7 +71,7 @@ TABLE_8 = Table(
     ),
     rows=tuple(
         Row(label=f"{number} / 5 of the steps", runs=pick(**ALONG_STEPS), part=part, paper={"MTEB": printed})
-        for number, (part, printed) in enumerate(zip(FIFTHS, PRINTED_STEPS.values(), strict=True), 1)
+        for number, (part, printed) in enumerate(zip(FIFTHS, STEP_SCORES.values(), strict=True), 1)
     ),
 )
 

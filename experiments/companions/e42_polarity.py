@@ -5,7 +5,6 @@ from typing import Any
 from experiments.companions.e33_improved_loss import IMPROVED, SEEDS
 from experiments.companions.e34_mixing import make_mixed_run
 from experiments.companions.e37_number_of_sources import ALPHA
-from experiments.companions.gte_printed import POLARITY
 from experiments.e01_table1 import SURROGATE
 from experiments.fresh import COMPANION
 from experiments.shared import ignore_small
@@ -15,6 +14,13 @@ TRAINED = {**IMPROVED, "mixing_alpha": ALPHA}
 PRETRAINED_ENCODER = {"smoke": "minilm-words"}
 """At smoke, a replacement of MiniLM."""
 UNTRAINED = "minilm-words"
+POLARITY: dict[str, Any] = {
+    "E5 base": (None, 81.3),
+    "E5 large": (None, 85.3),
+    "cpt-text, 6B": (88.1, 89.1),
+    "GTE base": (85.1, 87.2),
+}
+"""Table 4: accuracy on SST-2 without and with a prompt."""
 OURS = ("desk", "lab", "small", "large")
 
 
@@ -68,36 +74,7 @@ TABLE = Table(
 )
 
 
-def matches_larger() -> tuple[bool, str]:
-    """Whether the plain accuracy of the 110 M model is within half a point of the prompted one of 330 M."""
-    plain, larger = POLARITY["GTE base"][0], POLARITY["E5 large"][1]
-    return abs(plain - larger) <= MAX_GAP, f"{plain} plain against {larger} prompted"
-
-
-def gap_closes() -> tuple[bool, str]:
-    """Whether GTE with prompt is nearer to cpt-text with prompt than plain GTE is to plain cpt-text."""
-    gaps = [round(large - own, 1) for own, large in zip(POLARITY["GTE base"], POLARITY["cpt-text, 6B"], strict=True)]
-    return gaps[1] < gaps[0], f"{gaps[0]} points behind without, {gaps[1]} with"
-
-
-MAX_GAP = 0.5
 CLAIMS = (
-    Claim.identity(
-        "G4.a",
-        "without a prompt the model of 110 M matches a prompted one of 330 M",
-        holds=matches_larger,
-        source="§4.1 and Table 4",
-        because="'matches' is read as within half a point",
-        **COMPANION,
-    ),
-    Claim.identity(
-        "G4.b",
-        "prompting closes the gap to a model of 6 B",
-        holds=gap_closes,
-        source="§4.1 and Table 4",
-        because="printed numbers; 'closes' is read as makes smaller",
-        **COMPANION,
-    ),
     Claim.order(
         "G4.c",
         "prompts improve zero-shot polarity, although the model was trained without prompts",

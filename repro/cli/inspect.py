@@ -20,7 +20,7 @@ from repro.cli.common import (
     track_progress,
 )
 from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
-from repro.spec import TRAINED, Experiment, Identity, Run
+from repro.spec import TRAINED, Experiment, Run
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.axes import parse_axes
 from repro.spec.identity import run_id
@@ -95,8 +95,7 @@ def check(
 
         if regenerate(judged, dry_run=dry_run) and dry_run:
             raise typer.Exit(EXIT_DIFFERS)
-    # Arithmetic needs no record, so it cannot fail a check of records.
-    verdicts = {judgement.word for judgement in judged if not isinstance(judgement.claim, Identity)}
+    verdicts = {judgement.word for judgement in judged}
     named = {word.casefold() for word in what or ()}
     if any(judgement.word == "other scale" and judgement.claim.id.casefold() in named for judgement in judged):
         verdicts.add("not run")

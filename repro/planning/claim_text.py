@@ -8,7 +8,7 @@ from itertools import chain
 
 from repro.report.artefacts import judgements
 from repro.report.names import find_artefact
-from repro.report.tables import format_in_unit, format_interval, format_seeds, is_arithmetic, list_remarks
+from repro.report.tables import format_in_unit, format_interval, format_seeds, list_remarks
 from repro.spec import (
     Claim,
     Correlation,
@@ -24,7 +24,7 @@ from repro.spec import (
     Varies,
 )
 from repro.spec.artefact import get_rows
-from repro.spec.registry import experiments, get_declared_notes
+from repro.spec.registry import experiments, load_headlines
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
 from repro.text import count_noun, format_suggestion
@@ -40,7 +40,6 @@ VERDICT_MEANINGS = {
     "not run": "records are missing",
     "other scale": "this scale cannot judge it",
 }
-ARITHMETIC_VERDICTS = {"HOLDS": "the printed numbers agree", "DIFFERS": "the printed numbers do not agree"}
 DEFAULT_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
 CONTEXTS = {"own": "in-corpus context", "wrong": "another corpus as context", "null": "null context"}
 
@@ -66,10 +65,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
     rows = [("our question" if claim.is_ours else "the paper", f"{claim.statement} ({claim.source})")]
     if judged.is_opened_by_holm:
         meaning = f"the interval excludes the threshold, but p is {judged.p:.2g} after Holm"
-    if is_arithmetic(judged):
-        meaning = ARITHMETIC_VERDICTS.get(judged.verdict, meaning)
-    else:
-        rows.append(("threshold", f"{f'{claim.threshold} {unit}'.rstrip()}: {claim.because}"))
+    rows.append(("threshold", f"{f'{claim.threshold} {unit}'.rstrip()}: {claim.because}"))
     names = name_comparisons(claim, experiment, scale)
     for name, comparison in zip(names, judged.comparisons, strict=False):
         rows += _explain_comparison(name, comparison, judged)
@@ -93,7 +89,7 @@ def _list_other_scales(judged: Judgement) -> Iterator[tuple[str, str]]:
     # a claim that declares no scales is judged at each scale that judges anything
     command = f": repro why {claim.id} --scale {claim.scales[0]}" if claim.scales else ""
     yield "judged at", f"{judged.note}{command}"
-    headlines = [headline.claims for headline in get_declared_notes("HEADLINES") if claim.id in headline.claims]
+    headlines = [headline["claims"] for headline in load_headlines() if claim.id in headline["claims"]]
     for id in sorted({id for ids in headlines for id in ids if scale in find_claim(id)[1].scales}):
         yield "see", f"{id}, the same at {scale}"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from repro.report.view import View
-from repro.spec import Claim, Directed, Equivalence, Identity, Value
+from repro.spec import Claim, Directed, Equivalence, Value
 from repro.statistics.judge import Judgement
 from repro.text import ABSENT
 
@@ -31,13 +31,12 @@ VERDICT_NAMES = {
 def make_counts_view(judgements: Sequence[Judgement]) -> View:
     """Return a table of the number of claims per verdict. Verdicts without a claim have no column.
 
-    Claims about trained models, claims about numbers printed in the paper, and our own questions have a row each.
+    Claims of the paper and our own questions have a row each.
     """
-    groups: dict[str, list[str]] = {"claims of the paper about models": [], "printed numbers": [], "our own claims": []}
-    measured, printed, ours = groups.values()
+    groups: dict[str, list[str]] = {"claims of the paper": [], "our own claims": []}
+    measured, ours = groups.values()
     for judgement in judgements:
-        is_printed = isinstance(judgement.claim, Identity)
-        group = printed if is_printed else ours if judgement.claim.is_ours else measured
+        group = ours if judgement.claim.is_ours else measured
         group.append(judgement.word)
     columns = [verdict for verdict in VERDICT_NAMES if any(verdict in verdicts for verdicts in groups.values())]
     rows = tuple(

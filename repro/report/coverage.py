@@ -1,4 +1,4 @@
-"""The coverage page: each table and figure of the three papers, the scales of its replication, and the differences."""
+"""The coverage page: each table and figure of the three papers, the scales of its replication, and its claims."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from repro.report.formats import as_markdown_table
 from repro.report.names import format_heading, format_title, list_claims, split_name
 from repro.spec import Experiment
 from repro.spec.identity import get_setting_id
-from repro.spec.registry import experiments, get_declared_notes
+from repro.spec.registry import experiments
 from repro.spec.scales import ORDER
 from repro.text import ABSENT
 
-PAPER_SCALES = {"small", "large"}
-HEADER = ("artefact", "content", "status", "differs from the paper at small and large", "claims")
+HEADER = ("artefact", "content", "status", "claims")
 
 
 def make_coverage_table() -> str:
@@ -34,10 +33,7 @@ def iter_rows() -> Iterator[tuple[str, ...]]:
                 # ours: the papers have no such artefact
                 continue
             claims = [claim.id for claim in list_claims(experiment, artefact.name)]
-            # deviations are declared for these scales
-            deviates = not PAPER_SCALES.isdisjoint(experiment.scales)
-            deviations = find_deviations(heading) if deviates else ABSENT
-            yield heading, format_title(experiment, artefact), status, deviations, ", ".join(claims) or ABSENT
+            yield heading, format_title(experiment, artefact), status, ", ".join(claims) or ABSENT
 
 
 def describe_status(experiment: Experiment) -> str:
@@ -55,24 +51,3 @@ def describe_status(experiment: Experiment) -> str:
         seeds = max(num_seeds.values())
         parts.append(f"{scale} (up to {seeds} seed{'s' * (seeds > 1)}{share})")
     return "replicated at " + ", ".join(parts) if parts else "declared, not run"
-
-
-def find_deviations(heading: str) -> str:
-    """Return the declared deviations of an artefact."""
-    artefact = re.sub(r" \(.*\)", "", heading)
-    deviations = [note.ours for note in get_declared_notes("DEVIATIONS") if artefact in expand_names(note.source)]
-    return "; ".join(deviations) or ABSENT
-
-
-def expand_names(source: str) -> set[str]:
-    """Return the artefacts that a note names: "Figures 2 to 4, 9" names figures 2, 3, 4 and 9.
-
-    A companion paper at the beginning holds for the whole note: "GTE §3.4, Table 3" names GTE's table 3.
-    """
-    paper = source[:4] if source.startswith(("GTE ", "MRL ")) else ""
-    names: set[str] = set()
-    for kind, numbers in re.findall(r"((?:Table|Figure)s?) ([\d, toand]+)", source):
-        kind_of_artefact = paper + kind.rstrip("s")
-        for first, last in re.findall(r"(\d+)(?: to (\d+))?", numbers):
-            names |= {f"{kind_of_artefact} {number}" for number in range(int(first), int(last or first) + 1)}
-    return names

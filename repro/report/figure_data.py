@@ -14,7 +14,7 @@ from repro.records.store import Record
 from repro.report.names import format_heading, list_claims
 from repro.report.tables import format_no_records_note, get_metric_path
 from repro.report.view import View, format_mean, format_spread_note
-from repro.spec import FIELDS, Figure, Identity, Row, Run, RunFilter
+from repro.spec import FIELDS, Figure, Row, Run, RunFilter
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import artefacts
 from repro.text import ABSENT, count_noun, format_spans, format_suggestion
@@ -291,7 +291,7 @@ def describe_claim_seeds(figure: Figure, scale: str, rows: Iterable[Mapping[str,
         return ""
     experiment, _ = artefacts()[figure.name]
     claims = list_claims(experiment, figure.name)
-    judged = [claim for claim in claims if not isinstance(claim, Identity) and scale in (claim.scales or (scale,))]
+    judged = [claim for claim in claims if scale in (claim.scales or (scale,))]
     declared = {claim.declared_seeds(scale) for claim in judged}
     others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)
     subject = "claims use" if len(others) == len(declared) else "some claims use"

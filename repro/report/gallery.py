@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from repro.report.tables import get_metric_path
 from repro.report.view import View
 from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
 from repro.spec.artefact import PAPERS
-from repro.spec.registry import experiments, get_declared_notes
+from repro.spec.registry import experiments
 from repro.storage.digests import hash_python_files
 from repro.storage.paths import CHECKOUT, SOURCES
 
@@ -95,7 +96,7 @@ def is_current(path: Path, digest: str) -> bool:
 
 def make_gallery() -> str:
     """Return the results page's sections as Markdown."""
-    findings: Mapping[int, str] = get_declared_notes("FINDINGS")
+    findings = load_findings()
     scales = {figure.name: scale for _, figure, scale, _ in iter_gallery_figures()}
     parts: list[str] = []
     for paper, title in PAPERS.items():
@@ -104,6 +105,13 @@ def make_gallery() -> str:
         for experiment in of_paper:
             parts += list(make_section(experiment, findings, scales))
     return "\n\n".join(parts) + "\n"
+
+
+def load_findings() -> dict[int, str]:
+    """Return the main result of each experiment by its number, from experiments/findings.md."""
+    text = (SOURCES / "experiments" / "findings.md").read_text("utf-8")
+    sections = re.findall(r"^## (\d+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return {int(number): " ".join(finding.split()) for number, finding in sections}
 
 
 def format_section_title(experiment: Experiment) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 
 from repro.report.artefacts import judgements
@@ -23,7 +23,7 @@ from repro.report.tables import (
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import experiments, get_declared_notes, list_experiment_files
+from repro.spec.registry import experiments, list_experiment_files, load_headlines
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import CHECKOUT
 from repro.text import ABSENT, count_noun
@@ -72,21 +72,6 @@ def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
     )
 
 
-NOTES = {
-    "not_judged": ("NOT_JUDGED", ("where", "statement", "why it is not judged")),
-    "contradictions": ("ERRATA", ("where", "statement", "contradicted by", "claim")),
-    "deviations": ("DEVIATIONS", ("where", "the paper", "ours")),
-}
-"""Block of a page, with the list that it shows (from experiments/unjudged.py or deviations.py) and its header."""
-
-
-def make_notes_table(block: str) -> str:
-    """Return a list of notes as a Markdown table: unjudged sentences, contradictions or deviations."""
-    name, header = NOTES[block]
-    lines = [tuple(value or ABSENT for value in astuple(note)) for note in get_declared_notes(name)]
-    return as_markdown_table(header, lines)
-
-
 def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
     """Return the main results: a row per sentence with the paper's value, and a column per scale of `judged`.
 
@@ -94,14 +79,13 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
     """
     by_scale = [{judgement.claim.id: judgement for judgement in ledger} for ledger in judged.values()]
     rows = []
-    for line in get_declared_notes("HEADLINES"):
-        for claim in line.claims:
+    for headline in load_headlines():
+        claims = headline["claims"]
+        for claim in claims:
             if not any(claim in by_id for by_id in by_scale):
-                raise ValueError(f"experiments/headlines.py names {claim}, which is judged at none of {list(judged)}")
-        verdicts = [
-            _format_first_verdict([by_id[claim] for claim in line.claims if claim in by_id]) for by_id in by_scale
-        ]
-        rows.append((line.statement, ", ".join(line.claims), line.paper or ABSENT, *verdicts))
+                raise ValueError(f"experiments/headlines.toml names {claim}, which is judged at none of {list(judged)}")
+        verdicts = [_format_first_verdict([by_id[claim] for claim in claims if claim in by_id]) for by_id in by_scale]
+        rows.append((headline["statement"], ", ".join(claims), headline["paper"] or ABSENT, *verdicts))
     header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
     title = "Differences in points of NDCG@10, with 95 % intervals. (ours): no claim of the paper"
     return View(title, header, tuple(rows), align="l" * len(header))
@@ -143,9 +127,6 @@ RESULTS = "docs/RESULTS.md"
 SOURCE_BLOCKS = {
     ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
     ("coverage", "docs/COVERAGE.md"): make_coverage_table,
-    ("not_judged", "docs/COVERAGE.md"): lambda: make_notes_table("not_judged"),
-    ("contradictions", "docs/ERRATA.md"): lambda: make_notes_table("contradictions"),
-    ("deviations", "REPRODUCING.md"): lambda: make_notes_table("deviations"),
 }
 """Blocks that depend on source code only."""
 
@@ -186,7 +167,7 @@ def regenerate_pages(judged: Sequence[Judgement]) -> dict[Path, str]:
 
 
 def judge_results(scale: str) -> list[Judgement]:
-    """Judge the claims with published records at a scale, except claims about printed numbers. Yours are left out.
+    """Judge the claims with published records at a scale. Yours are left out.
 
     Experiments that use the runs of another scale are skipped, because they are judged at that scale.
     """

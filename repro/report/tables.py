@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from repro.records.provenance import get_machine_kind, get_phase_seconds, get_training_machine
 from repro.records.store import Record
 from repro.report.view import View, format_mean, format_spread_note, format_with_sign
-from repro.spec import FIELDS, TRAINED, Column, Exhibit, Identity, Row, Run, Table, Unit, is_blind
+from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit, is_blind
 from repro.spec.artefact import MAIN, MINUTES, PAPERS
 from repro.spec.registry import find_paper
 from repro.statistics.contrasts import drop_seed
@@ -166,14 +166,10 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
     """Return the ledger: a row per claim with an effect, and one line per kind of other claims.
 
     With `width` a row is short, for a terminal of this many characters. Claims with several comparisons show a range,
-    claims about printed numbers have no row, and a narrow terminal has no thresholds.
+    and a narrow terminal has no thresholds.
     """
     is_brief = width is not None
-    shown = [
-        judged
-        for judged in judgements
-        if judged.comparisons or (is_arithmetic(judged) and judged.word != "HOLDS" and not is_brief)
-    ]
+    shown = [judged for judged in judgements if judged.comparisons]
     rows = [format_claim_row(judged, is_brief=is_brief) for judged in shown]
     notes = tuple(_list_other_claims(judgements, shown))
     view = View(f"{title}, with {INTERVAL_NOTE}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
@@ -182,11 +178,6 @@ def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, 
         columns_shown = [index for index, name in enumerate(LEDGER_HEADER) if name != "threshold"]
         return view.with_columns(columns_shown, notes)
     return view
-
-
-def is_arithmetic(judged: Judgement) -> bool:
-    """Return whether a claim is about printed numbers only, and needs no record."""
-    return isinstance(judged.claim, Identity)
 
 
 def format_claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str, ...]:
@@ -254,10 +245,6 @@ def list_remarks(judged: Judgement) -> list[str]:
 def _list_other_claims(judgements: Sequence[Judgement], shown: Sequence[Judgement]) -> Iterator[str]:
     """Yield one line per kind of claim without a row."""
     others = [judged for judged in judgements if judged not in shown]
-    for verb, holds in (("hold", True), ("do not hold", False)):
-        ids = [judged.claim.id for judged in others if is_arithmetic(judged) and (judged.word == "HOLDS") == holds]
-        if ids:
-            yield f"claims about printed numbers that {verb}: {', '.join(ids)}"
     for judged in others:
         if judged.word == "descriptive":
             yield f"{judged.claim.id}, descriptive: {judged.claim.statement} ({judged.note})"

@@ -10,7 +10,6 @@ from repro.spec.claim import (
     Correlation,
     Directed,
     Equivalence,
-    Identity,
     Interaction,
     Order,
     Trend,

@@ -33,7 +33,6 @@ class Claim:
     correlation: ClassVar[type[Correlation]]
     equivalence: ClassVar[type[Equivalence]]
     varies: ClassVar[type[Varies]]
-    identity: ClassVar[type[Identity]]
 
     id: str = field(kw_only=False)
     statement: str = field(kw_only=False)
@@ -271,13 +270,6 @@ class Varies(Claim):
         return (self.over,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Identity(Claim):
-    """Arithmetic of the paper. `holds` returns whether it is right, and the computed values as text."""
-
-    holds: Callable[[], tuple[bool, str]] = field(compare=False)
-
-
 # the kinds are subclasses, so they can be attached only after their definition
 Claim.value, Claim.order, Claim.interaction, Claim.trend = Value, Order, Interaction, Trend
-Claim.correlation, Claim.equivalence, Claim.varies, Claim.identity = Correlation, Equivalence, Varies, Identity
+Claim.correlation, Claim.equivalence, Claim.varies = Correlation, Equivalence, Varies

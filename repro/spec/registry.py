@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -80,10 +81,11 @@ def _check_experiment(file_name: str, experiment: Experiment, earlier: Sequence[
         raise ValueError(f"number {number} is declared by more than one experiment: choose another")
 
 
-def get_declared_notes(name: str) -> Any:
-    """Return the notes that `experiments` declares, for example NOT_JUDGED or FINDINGS."""
-    module = name.lower() if name in ("DEVIATIONS", "HEADLINES", "FINDINGS") else "unjudged"
-    return getattr(importlib.import_module(f"experiments.{module}"), name)
+def load_headlines() -> list[dict[str, Any]]:
+    """Return the headlines of the results: each has a statement, the number of the paper, and the ids of claims."""
+    path = SOURCES / "experiments" / "headlines.toml"
+    headlines: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["headline"]
+    return headlines
 
 
 @cache

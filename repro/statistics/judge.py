@@ -23,7 +23,7 @@ import numpy as np
 
 from repro.records.provenance import get_made_day
 from repro.records.store import Record
-from repro.spec import Claim, Correlation, Directed, Equivalence, Identity, Run, Term, Unit, Value, Varies
+from repro.spec import Claim, Correlation, Directed, Equivalence, Run, Term, Unit, Value, Varies
 from repro.spec.scales import get_scale
 from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
 from repro.statistics.contrasts import (
@@ -191,9 +191,6 @@ def judge_all(
 
 
 def _judge(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapping[Run, Record]) -> Judgement:
-    if isinstance(claim, Identity):
-        holds, computed = claim.holds()
-        return Judgement(claim, HOLDS if holds else DIFFERS, scale, note=computed)
     if reason := find_other_scale(claim, scale):
         return Judgement(claim, OTHER_SCALE, scale, note=reason)
     try:
@@ -367,7 +364,7 @@ def _compute_yours(judged: Judgement, wanted: Sequence[Run], own_by_run: Mapping
     Neither if one of them is older than a metric of the claim, or lacks its arrays.
     """
     claim = judged.claim
-    if judged.word == OTHER_SCALE or isinstance(claim, Identity):
+    if judged.word == OTHER_SCALE:
         return ()
     try:
         claim_runs = find_runs(claim, claim.terms, wanted)

@@ -29,7 +29,7 @@ def test_artefact_names_ignore_case_and_space(word: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "listed", "absent"),
-    [(["T5.a"], {"T5.a"}, "T5.b"), (["t5.a", "T5.b"], {"T5.a", "T5.b"}, "T5.c"), (["figure4"], {"F4.a"}, "T5.a")],
+    [(["T1.a"], {"T1.a"}, "T1.b"), (["t1.a", "T1.b"], {"T1.a", "T1.b"}, "T1.c"), (["figure4"], {"F4.a"}, "T1.a")],
 )
 def test_check_takes_claims_and_artefacts(words: list[str], listed: set[str], absent: str) -> None:
     output = run_command("check", *words, "--scale", "smoke")

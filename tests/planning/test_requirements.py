@@ -18,7 +18,7 @@ from repro.planning.doctor import run_checks
 from repro.planning.requirements import check_encoders, find_misfits, list_requirements, list_source_requirements
 from repro.report.artefacts import judgements
 from repro.report.tables import format_in_unit, format_interval
-from repro.spec import Identity, Run, Varies, base, grid
+from repro.spec import Run, Varies, base, grid
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.scales import ORDER
 from repro.text import GIB
@@ -153,7 +153,7 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
         first, *lines = explain_claim(claim.id, "desk")
         assert first.startswith(f"{claim.id} at desk: {judgement.verdict}")
         assert any(claim.statement in line and claim.source in line for line in lines)
-        assert isinstance(claim, Identity) or any(claim.threshold in line for line in lines)
+        assert any(claim.threshold in line for line in lines)
         effects = [line for line in lines if line.startswith("  effect")]
         for line, comparison in zip(effects, judgement.comparisons, strict=True):
             interval = "without an interval"
@@ -182,7 +182,7 @@ def test_comparisons_have_distinct_names() -> None:
     for experiment in experiments():
         for claim in experiment.claims:
             names = name_comparisons(claim, experiment, "desk")
-            assert isinstance(claim, Identity | Varies) or (names and all(names)), claim.id
+            assert isinstance(claim, Varies) or (names and all(names)), claim.id
             assert len(set(names)) == len(names), claim.id
 
 
@@ -204,7 +204,7 @@ def test_why_names_other_scales() -> None:
     for judgement in chain.from_iterable(judgements(experiment, "smoke") for experiment in experiments()):
         claim = judgement.claim
         text = "\n".join(explain_claim(claim.id, "smoke"))
-        assert isinstance(claim, Identity) or judgement.note in text, claim.id
+        assert judgement.note in text, claim.id
         assert re.findall(r"repro why \S+ --scale (\w+)", text) == list(claim.scales[:1])
 
 

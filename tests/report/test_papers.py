@@ -17,7 +17,7 @@ from repro.cli.main import app
 from repro.cli.regenerate import make_front_pictures
 from repro.records.store import Record, read_records, write_record
 from repro.report import own_corpus
-from repro.report.coverage import expand_names, iter_rows
+from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
 from repro.report.html import render_page
 from repro.report.markdown_pages import LEDGERS
@@ -128,12 +128,6 @@ def test_companion_sections_come_last() -> None:
 def test_unknown_paper_is_refused() -> None:
     with pytest.raises(ValueError, match="paper='BERT'"):
         Experiment(number=99, title="", runs=lambda scale: (), artefacts=(), paper="BERT")
-
-
-def test_notes_name_ranges_of_artefacts() -> None:
-    """A range of figures in a note covers each of them."""
-    assert expand_names("§5, Figures 2 to 4, 9; Table 7") == {"Figure 2", "Figure 3", "Figure 4", "Figure 9", "Table 7"}
-    assert expand_names("GTE §3.4, Table 3") == {"GTE Table 3"}
 
 
 ROWS = [{"row": "a", "seed": seed, "gain": gain, "paper": 1.5} for seed, gain in enumerate((1.0, 2.0, 4.5))]

@@ -14,7 +14,6 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from experiments.headlines import HEADLINES
 from repro.cli.figures import render_pivot
 from repro.cli.main import app
 from repro.model.progress import make_encoding_reporter
@@ -37,10 +36,10 @@ from repro.report.tables import (
     sort_judgements,
 )
 from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
-from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick
+from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
 from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
-from repro.spec.registry import artefacts, experiments
+from repro.spec.registry import artefacts, experiments, load_headlines
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import get_local_records
 from repro.text import format_number, format_seconds
@@ -229,7 +228,9 @@ def test_data_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def make_unmeasured(verdict: str) -> Judgement:
-    claim = Claim.identity(f"X.{verdict}", "1 = 1", holds=lambda: (True, ""), source="here", because="a test")
+    claim = Claim.order(
+        f"X.{verdict}", "one beats two", pairs=[(term("a"), term("b"))], source="here", because="a test"
+    )
     return Judgement(claim, verdict, "desk")
 
 
@@ -312,7 +313,7 @@ def make_judgement(id: str, verdict: str, effect: float | None = None, unit: Uni
     return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
 
 
-UNDECIDED = [make_judgement(claim, "other scale") for headline in HEADLINES for claim in headline.claims]
+UNDECIDED = [make_judgement(claim, "other scale") for headline in load_headlines() for claim in headline["claims"]]
 
 
 def test_sentences_have_numbers_per_scale() -> None:
@@ -328,7 +329,7 @@ def test_sentences_have_numbers_per_scale() -> None:
     view = make_headlines_view({"desk": [*at_desk.values(), *others], "lab": UNDECIDED})
     rows = {row[1]: row[2:] for row in view.rows}
     assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
-    assert list(rows) == [", ".join(headline.claims) for headline in HEADLINES]
+    assert list(rows) == [", ".join(headline["claims"]) for headline in load_headlines()]
     assert rows["T1.b, P.b"] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
     assert rows["E.a"][1] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"][1] == "–"
     assert rows["P.f"][1] == "HOLDS: +12.00 to +14.00 in 3 comparisons"
@@ -547,8 +548,8 @@ def test_notes_become_comments() -> None:
 
 
 def test_ledger_summary_is_a_comment() -> None:
-    lines = run_command("check", "T5.a", "--scale", "smoke", "--format", "latex").splitlines()
-    assert all(line.startswith("%") for line in lines if line) and any("1 HOLDS" in line for line in lines)
+    lines = run_command("check", "T1.a", "--scale", "smoke", "--format", "latex").splitlines()
+    assert all(line.startswith("%") for line in lines if line) and any("1 other scale" in line for line in lines)
 
 
 def test_wide_table_is_scaled() -> None:

@@ -17,7 +17,7 @@ from repro.records.store import Record, write_record
 from repro.report.artefacts import load_records
 from repro.report.gallery import list_gain_rows
 from repro.report.tables import format_in_unit
-from repro.spec import TRAINED, Claim, Correlation, Identity, Run, base, by_scale, grid, term
+from repro.spec import TRAINED, Claim, Correlation, Run, base, by_scale, grid, term
 from repro.spec.registry import experiments, find_experiment
 from repro.statistics.bootstrap import paired_bootstrap
 from repro.statistics.contrasts import find_runs
@@ -409,13 +409,6 @@ def test_parts_count_once_in_intervals(records: list[Record]) -> None:
     assert stratified_mean(*load_units(record, "{suite}/forum-a/ndcg_at_10")) == 0.5
 
 
-@pytest.mark.parametrize(("holds", "word"), [(True, "HOLDS"), (False, "DIFFERS")])
-def test_identity_needs_no_records(holds: bool, word: str) -> None:
-    claim = Claim.identity("X.i", "", holds=lambda: (holds, "2"), **ORIGIN)
-    (judgement,) = judge_all([claim], "small", [], [])
-    assert (judgement.word, judgement.note) == (word, "2")
-
-
 def test_strata_weigh_the_same() -> None:
     rng = np.random.default_rng(1)
     strata = np.repeat([0, 1, 2], [400, 40, 4])
@@ -480,7 +473,7 @@ def test_older_records_give_no_word(scale: str) -> None:
         records = load_records(experiment.runs(scale), "published")
         for claim in experiment.claims:
             judgement = judge_published(scale)[claim.id]
-            if isinstance(claim, Identity) or judgement.word not in WORDS:
+            if judgement.word not in WORDS:
                 continue
             assert claim.stated, f"{claim.id} has no date"
             needed = [
