@@ -13,22 +13,29 @@ import torch
 from repro.analyses import Measured
 from repro.analyses.caching import open_cache
 from repro.analyses.retrieval import WithNulls
+from repro.batches.trained_encoder import get_trained_folder
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
+from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
+from repro.model.encoding import WEIGHTS_FILE
 from repro.model.start import build_model
+from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.records.store import Record, has_record
 from repro.spec import base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted
+from repro.storage.digests import hash_file
 from repro.storage.paths import get_home, get_local_records, run_folder
+from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_checkpoint_step, read_metrics
-from repro.train.trainer import make_model_config
+from repro.train.trainer import make_model_config, trained_model
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 
+CLUSTERS = base("smoke", sampler="cluster", cluster_size=8)
 CONTEXTUAL = base("smoke", sampler="cluster", cluster_size=8, architecture="contextual", sequence_dropout=0.2)
 SPEED = "train/pairs_per_second"
 
@@ -49,6 +56,38 @@ def shared_stages(own_home: Path, stage_folder: Path) -> None:
     """Build each stage once for all tests. Records and training runs stay in a home per test."""
     own_home.mkdir()
     (own_home / "stages").symlink_to(stage_folder)
+
+
+def test_filter_is_trained_first() -> None:
+    """A filter that is a run masks what its trained weights score higher, and its record names them."""
+    filter_run = base("smoke", sampler="domain", seed=5)
+    # A planned run is found by its id if an experiment declares it, so it is recorded first.
+    execute(filter_run, progress=ignore)
+    shutil.rmtree(run_folder(run_id(filter_run)), ignore_errors=True)
+    record = execute(replace(CLUSTERS, filter="surrogate", filter_model=run_id(filter_run)), progress=ignore)
+    weights = record.provenance["filter_model"]["weights"]
+    saved = Biencoder.from_pretrained(get_trained_folder(run_id(filter_run)))
+    assert weights == hash_file(get_trained_folder(run_id(filter_run)) / WEIGHTS_FILE)
+    inputs = Inputs(replace(CLUSTERS, filter="surrogate", filter_model=run_id(filter_run)))
+    inputs.build(ignore)
+    pairs = np.arange(24)
+    texts = [inputs.pairs.texts(side, pairs) for side in ("query", "document")]
+    queries, documents = (saved.encode(list(side)) for side in texts)
+    np.testing.assert_allclose(BatchViewer(inputs)(pairs).filter_scores_BM, queries @ documents.T, atol=2e-3)
+    with pytest.raises(ValueError, match="filter_model"):
+        contextual = execute(replace(CONTEXTUAL, num_steps=0, num_warmup_steps=0), progress=ignore)
+        execute(replace(CLUSTERS, filter="random", filter_model=contextual.id), progress=ignore)
+
+
+def test_step_zero_scores_the_untrained_model() -> None:
+    run = replace(CONTEXTUAL, num_steps=0)
+    record = execute(run, progress=ignore)
+    model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
+    assert record.provenance["training"] == {"num_steps": 0}
+    assert not any(name.startswith("train/") for name in record.metrics)
+    vectors = {name: weight.clone() for name, weight in model.state_dict().items()}
+    for name, weight in trained_model(run, ignore).state_dict().items():
+        torch.testing.assert_close(weight, vectors[name], rtol=0, atol=0)
 
 
 def assert_same_record(actual: Record, expected: Record) -> None:

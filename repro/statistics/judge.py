@@ -4,12 +4,14 @@ The effect of a comparison is the mean over the claim's seeds of a paired differ
 interval is the paired t interval. Without seeds it is a paired bootstrap over queries. The words, in this order:
 
 - HOLDS: the interval lies beyond the threshold on the claimed side. "(small)" follows if it also lies inside ±δ.
-- DIFFERS: it lies beyond the threshold on the other side.
+- DIFFERS: it lies beyond the threshold on the other side, and not inside ±δ.
 - SMALL: neither, and it lies inside ±δ.
 - OPEN: none of these.
 
 A claim with several comparisons holds if each does, and differs if one does. The headline claims of a scale form one
 Holm family, and their word needs the corrected p. Everything else is at 95 % each.
+
+A claim is tentative if its arms differ in precision for any seed. If they differ only in the device, the note says so.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 
 from repro.records.provenance import get_made_day
 from repro.records.store import Record
-from repro.spec import Claim, Correlation, Directed, Equivalence, Run, Term, Unit, Value, Varies
+from repro.spec import TRAINED, Claim, Correlation, Directed, Equivalence, Run, Term, Unit, Value, Varies
 from repro.spec.scales import get_scale
 from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
 from repro.statistics.contrasts import (
@@ -230,7 +232,10 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     # From here on, the first reason against a verdict decides: descriptive, no interval, incomplete or early records.
     if claim.descriptive or isinstance(claim, Varies):
         return replace(judged, word=DESCRIPTIVE, note="; ".join(filter(None, (claim.descriptive, note))))
-    reasons = []
+    mixed_devices, mixed_precisions = describe_machines(evidence)
+    note = "; ".join(filter(None, (note, mixed_devices)))
+    judged = replace(judged, note=note)
+    reasons = [mixed_precisions] if mixed_precisions else []
     if len(seeds) < len(declared):
         reasons.append(f"{len(seeds)} of {len(declared)} declared seeds")
     if early_seeds:
@@ -246,6 +251,21 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     delta = claim.delta if isinstance(claim, Directed) else None
     is_small = word == HOLDS and all(comparison.is_inside(delta) for comparison in comparisons)
     return replace(judged, word=word, is_small=is_small)
+
+
+def describe_machines(evidence: Evidence) -> tuple[str, str]:
+    """Return which seeds compare trained models of different devices, and of different precisions. Empty if none does."""
+    descriptions = []
+    for name, label in (("device", "devices"), ("dtype", "precision")):
+        mixed: dict[int, set[str]] = {}
+        for (run, seed), record in evidence.records.items():
+            if run.architecture in TRAINED:
+                mixed.setdefault(seed, set()).add(str(record.provenance.get("machine", {}).get(name)))
+        mixed = {seed: values for seed, values in mixed.items() if len(values) > 1}
+        values = ", ".join(sorted(set().union(*mixed.values()))) if mixed else ""
+        seeds = ", ".join(map(str, sorted(mixed)))
+        descriptions.append(f"the arms differ in {label} ({values}) for seed {seeds}" if mixed else "")
+    return descriptions[0], descriptions[1]
 
 
 def is_early(claim: Claim, record: Record) -> bool:
@@ -267,9 +287,15 @@ def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
     # HOLDS needs all comparisons, DIFFERS only one: the claim is a conjunction.
     if all(comparison.is_beyond(threshold, claim.sign) for comparison in comparisons):
         return HOLDS
-    if any(comparison.is_beyond(threshold, -claim.sign) for comparison in comparisons):
+    if any(_is_opposite(claim, comparison) for comparison in comparisons):
         return DIFFERS
     return SMALL if all(comparison.is_inside(claim.delta) for comparison in comparisons) else OPEN
+
+
+def _is_opposite(claim: Directed, comparison: Comparison) -> bool:
+    """Return whether an interval lies beyond the threshold on the other side, and is not small."""
+    (threshold,) = _get_thresholds(claim)
+    return comparison.is_beyond(threshold, -claim.sign) and not comparison.is_inside(claim.delta)
 
 
 def _get_thresholds(claim: Claim) -> tuple[float, ...]:
@@ -409,8 +435,7 @@ def _get_p_of_word(judged: Judgement) -> float:
         return 1.0
     if judged.word != DIFFERS or not isinstance(claim, Directed):
         return judged.max_p
-    (threshold,) = _get_thresholds(claim)
-    opposite = [comparison for comparison in judged.comparisons if comparison.is_beyond(threshold, -claim.sign)]
+    opposite = [comparison for comparison in judged.comparisons if _is_opposite(claim, comparison)]
     smallest = min((comparison.p for comparison in opposite if comparison.p is not None), default=1.0)
     return min(1.0, smallest * len(judged.comparisons))
 

@@ -14,6 +14,8 @@ from repro.batches.mask import (
     compute_content_keys,
     compute_masked_fraction,
     find_links,
+    make_batch_rng,
+    mask_at_random,
     mask_directions,
     mask_false_negatives,
 )
@@ -69,6 +71,28 @@ def test_mask_matches_plain_loop(batch: Batch) -> None:
     assert compute_masked_fraction(masked) == pytest.approx(masked.sum() / max(1, num_negatives))
     copies = mask_false_negatives(keys, None, num_hard_negatives=num_hard)
     np.testing.assert_array_equal(copies, mask_by_loop(np.zeros_like(scores), keys, 0.0, num_hard))
+
+
+@settings(max_examples=200)
+@given(draw_batches(), st.integers(0, 5))
+def test_random_mask_has_same_counts(batch: Batch, seed: int) -> None:
+    """The control keeps what the rules without a surrogate mask, and masks as many negatives per query as the filter."""
+    scores, keys, margin, num_hard = batch
+    masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
+    unfiltered = mask_false_negatives(keys, None, num_hard_negatives=num_hard)
+    drawn = mask_at_random(masked, unfiltered, make_batch_rng(seed, np.arange(len(masked))))
+    assert (drawn >= unfiltered).all() and not np.diagonal(drawn).any()
+    np.testing.assert_array_equal(drawn.sum(1), masked.sum(1))
+
+
+def test_random_mask_is_uniform() -> None:
+    masked = np.zeros((1, 6), bool)
+    masked[0, 1:3] = True
+    unfiltered = np.zeros((1, 6), bool)
+    draws = [mask_at_random(masked, unfiltered, make_batch_rng(0, np.array([n]))) for n in range(4000)]
+    np.testing.assert_allclose(np.mean(draws, axis=0)[0], [0, 0.4, 0.4, 0.4, 0.4, 0.4], atol=0.03)
+    again = mask_at_random(masked, unfiltered, make_batch_rng(0, np.array([7])))
+    np.testing.assert_array_equal(again, draws[7])
 
 
 def test_equal_scores_are_masked_despite_rounding() -> None:

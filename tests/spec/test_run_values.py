@@ -22,7 +22,7 @@ def write_file(path: Path, content: Any) -> Path:
 BAD_VALUES: dict[str, list[Any]] = {
     "batch_size": ["16", None, True, 16.0, 10**30],
     "batches_a_step": [0, None],
-    "num_steps": [-4, 0],
+    "num_steps": [-4, -1],
     "num_test_contexts": [0],
     "seed": [-1, "0"],
     "learning_rate": [-1.0, [0.1]],
@@ -64,6 +64,7 @@ BAD_COMBINATIONS: list[dict[str, Any]] = [
     *({"architecture": "biencoder", "measure": name, "nested_sizes": "8+16"} for name in ("adaptive", "disagreement")),
     *({"sampler": "domain", "mixing_alpha": alpha} for alpha in (1.5, -0.1)),
     {"sampler": "random", "mixing_alpha": 0.5},
+    {"filter": "random", "loss": "icl"},
     {"architecture": "biencoder", "measure": "cross"},
     {"architecture": "contextual", "measure": "probe"},
     {"architecture": "none", "measure": "mteb"},

@@ -37,6 +37,17 @@ def make_order(id: str = "X.a", better: str = "domain", worse: str = "random", *
     return Claim.order(id, "one beats another", pairs=pairs, **ORIGIN, **fields)  # type: ignore[arg-type]
 
 
+def write_on_machines(folder: Path, *machines: dict[str, str]) -> list[Record]:
+    """Write the records of two samplers with clear gains, whose arms ran on these machines."""
+    records = []
+    for seed, gain in zip(SEEDS, CLEAR_GAINS, strict=True):
+        for sampler, score, machine in zip(("random", "domain"), (0.5, 0.5 + gain), machines, strict=True):
+            run = base("desk", sampler=sampler, seed=seed)
+            record = write_scored(folder, run, score)
+            records.append(replace(record, provenance={**record.provenance, "machine": machine}))
+    return records
+
+
 def make_trend(**fields: object) -> Claim:
     return Claim.trend("X.t", "", over=term(NDCG), axis="batch_size", **ORIGIN, **fields)  # type: ignore[arg-type]
 
@@ -138,6 +149,27 @@ def test_fewer_seeds_than_declared_are_tentative(records: list[Record]) -> None:
     single_seed = judge(make_order(), records[:2], runs)
     assert (single_seed.word, single_seed.comparisons[0].low) == ("tentative", None)
     assert judge(make_order(), [], runs).word == "not run"
+
+
+def test_arms_of_mixed_precision_are_tentative(tmp_path: Path) -> None:
+    cpu, gpu = {"device": "x86_64", "dtype": "float32"}, {"device": "H200", "dtype": "float32"}
+    words = {}
+    for name, machines in {
+        "one": (cpu, cpu),
+        "device": (cpu, gpu),
+        "precision": (gpu, gpu | {"dtype": "bfloat16"}),
+    }.items():
+        judged = judge(make_order(), write_on_machines(tmp_path / name, *machines))
+        words[name] = judged.word, judged.note
+    assert words["one"] == ("HOLDS", "")
+    assert words["device"][0] == "HOLDS" and "H200, x86_64" in words["device"][1]
+    assert words["precision"][0] == "tentative" and "bfloat16, float32" in words["precision"][1]
+
+
+def test_small_opposite_effect_does_not_differ(tmp_path: Path) -> None:
+    records = write_pairs(tmp_path, [-0.001 * gain for gain in (2.0, 2.2, 1.9, 2.1, 2.0)])
+    assert judge(make_order(), records).word == "DIFFERS"
+    assert judge(make_order(delta=0.005), records).word == "SMALL"
 
 
 def test_only_declared_seeds_judge(tmp_path: Path) -> None:
