@@ -49,6 +49,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import count_test_contexts, reports_headroom
 from repro.seeds import make_rng
 from repro.spec import CONTEXTS
+from repro.statistics.bootstrap import MANY_UNITS, percentile_interval
 
 if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
@@ -138,14 +139,15 @@ def compute_headroom_shares(gains: Mapping[str, Gap], headroom: Mapping[str, Gap
     metrics: dict[str, float] = {}
     for group, gap in headroom.items():
         metrics |= gap.as_metrics(f"headroom/{group}")
-        if gap.low <= 0:
+        if gap.interval is None or gap.interval[0] <= 0:
             continue
-        # at least 39 of 40 resamples, since `low` is above zero
+        # at least 39 of 40 resamples, since the interval is above zero
         has_room_R = gap.samples_R > 0
         ratios_R = gains[group].samples_R[has_room_R] / gap.samples_R[has_room_R]
-        share = Gap.of(gains[group].difference / gap.difference, ratios_R)
-        metrics |= {f"headroom_taken/{group}/share": share.difference}
-        metrics |= {f"headroom_taken/{group}/low": share.low, f"headroom_taken/{group}/high": share.high}
+        # There is no t interval of a ratio.
+        interval = percentile_interval(ratios_R) if gap.num_units >= MANY_UNITS else None
+        share = Gap(gains[group].difference / gap.difference, interval, ratios_R, gap.num_units)
+        metrics |= share.as_metrics(f"headroom_taken/{group}", "share")
     return metrics
 
 

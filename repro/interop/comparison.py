@@ -20,14 +20,14 @@ INTERVAL_NOTE = (
     "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
     "not another training seed, other collections or another draw of context documents."
 )
-NO_INTERVAL_NOTE = "No interval: each collection has one query, so other queries could reverse a difference."
+NO_INTERVAL_NOTE = "No interval where there are fewer than three queries or no query differs: other queries could reverse a difference."
 
 
 @dataclass(frozen=True)
 class Difference:
     """Lead of one column over another in the mean over collections, in points, with its interval.
 
-    Without an interval, because no collection has two queries, low and high are None.
+    Without an interval, low and high are None.
     """
 
     first: str
@@ -76,7 +76,7 @@ def _pair_columns(columns: Sequence[Column]) -> list[tuple[QueryScores, QuerySco
 
 @dataclass(frozen=True)
 class CollectionDifference:
-    """Lead of one column over another in one collection, in points, with its interval. None: there is one query."""
+    """Lead of one column over another in one collection, in points, with its interval or None."""
 
     collection: str
     first: str
@@ -95,9 +95,9 @@ def compute_collection_differences(columns: Sequence[Column]) -> list[Collection
     differences = []
     for first, other in _pair_columns(columns):
         gaps = paired_gaps(first.values_Q, other.values_Q, rows)
-        for name, size in zip(base.datasets, sizes, strict=True):
+        for name in base.datasets:
             gap = gaps[name]
-            interval = (POINTS * gap.low, POINTS * gap.high) if size > 1 else (None, None)
+            interval = (None, None) if gap.interval is None else [POINTS * bound for bound in gap.interval]
             differences.append(CollectionDifference(name, first.label, other.label, POINTS * gap.difference, *interval))
     return differences
 

@@ -580,7 +580,7 @@ def format_whitening_lines(differences: Sequence[Difference], whitened: Containe
     lines = []
     for difference in differences:
         if difference.first in whitened:
-            interval, is_gain = "no interval of one query per collection", False
+            interval, is_gain = "no interval", False
             if difference.low is not None and difference.high is not None:
                 interval, is_gain = f"95 %: {difference.low:+.1f} to {difference.high:+.1f}", difference.low > 0
             verdict = "" if is_gain else ": not above zero, so do not deploy it on this evidence"

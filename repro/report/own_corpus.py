@@ -104,6 +104,8 @@ def _get_values(record: Record) -> tuple[str, np.ndarray | None]:
 def _format_verdict(best: System, other: System) -> str:
     """Return one sentence on the best trained model and another system, with the interval of the difference."""
     first, second = (best, other) if best.mean >= other.mean else (other, best)
+    if first.mean == second.mean:
+        return f"{first.label} and {second.label} score the same: {first.mean:.1f} points."
     bounds = first.interval(second)
     is_clear = bounds is not None and bounds[0] > 0
     unclear = "" if is_clear else ". The difference is not clear: other queries could reverse it"

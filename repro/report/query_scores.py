@@ -16,7 +16,7 @@ import numpy as np
 
 from repro.data.beir import compute_mean_weights
 from repro.report.scores import POINTS
-from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
+from repro.statistics.bootstrap import compute_interval
 from repro.statistics.units import stratified_mean
 
 
@@ -66,11 +66,9 @@ class QueryScores:
     def interval(self, other: QueryScores | None = None) -> tuple[float, float] | None:
         """Return the 95 % interval of the mean, or of the lead over another system, in points.
 
-        None if each collection has one query.
+        None if there are too few queries, or if all have the same score or lead.
         """
-        if not can_resample(self.strata_Q):
-            return None
         # Weighting the values before resampling weights the collections in every resample.
         other_Q = np.zeros_like(self.values_Q) if other is None else other.weighted_values
-        low, high = percentile_interval(POINTS * paired_bootstrap(self.weighted_values, other_Q, self.strata_Q))
-        return float(low), float(high)
+        bounds = compute_interval(self.weighted_values, other_Q, self.strata_Q)
+        return None if bounds is None else (POINTS * bounds[0], POINTS * bounds[1])

@@ -1,14 +1,20 @@
-"""Compute intervals over queries by a paired bootstrap that resamples within each dataset.
+"""Compute 95 % intervals over queries, within each dataset.
 
-A metric is the mean over strata (datasets) of the mean over units (queries). A resample draws units with replacement
-inside every stratum. Both systems get the same draw, so their common variance cancels. Draws are stored as counts per
-unit, which turns all resamples into one matrix product.
+A metric is the mean over strata (datasets) of the mean over units (queries).
+
+1. If every stratum has at least `MANY_UNITS` units, the interval is that of a paired bootstrap. A resample draws units
+   with replacement inside every stratum. Both systems get the same draw, so their common variance cancels.
+2. The bootstrap is too narrow for fewer units: over two it excludes zero in half of the draws without a difference.
+   Student's t interval is used instead.
+3. There is no interval below `MIN_UNITS` units, or if the units of each stratum are all equal. An interval of zero width
+   would claim certainty.
 
 Shapes: Q units, R resamples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +22,60 @@ import numpy as np
 from repro.seeds import make_rng
 
 RESAMPLES_PER_BLOCK = 250
+MIN_UNITS, MANY_UNITS = 3, 20
+
+Interval = tuple[float, float]
+
+
+def compute_interval(better_Q: np.ndarray, worse_Q: np.ndarray, strata_Q: np.ndarray) -> Interval | None:
+    """Return the interval of the mean difference better − worse, or None if there is none."""
+    differences_Q = np.subtract(better_Q, worse_Q, dtype=np.float64)
+    parts = [differences_Q[strata_Q == stratum] for stratum in np.unique(strata_Q)]
+    samples_R = paired_bootstrap(better_Q, worse_Q, strata_Q)
+    return choose_interval(parts, np.full(len(parts), 1 / len(parts)), samples_R)
+
+
+def choose_interval(parts: Sequence[np.ndarray], weights: np.ndarray, samples_R: np.ndarray) -> Interval | None:
+    """Return the interval of a weighted sum of the means of strata, or None if there is none.
+
+    Args:
+        parts: the differences of the units of each stratum.
+        weights: the weight of each stratum, float64.
+        samples_R: the bootstrap resamples of the sum.
+    """
+    if not any(np.ptp(part) > 0 for part in parts):
+        return None
+    if min(map(len, parts)) >= MANY_UNITS:
+        return percentile_interval(samples_R)
+    return _compute_t_interval(parts, weights)
+
+
+def _compute_t_interval(parts: Sequence[np.ndarray], weights: np.ndarray) -> Interval | None:
+    """Return the t interval of the weighted sum of the means of strata that vary. None for too few units.
+
+    The degrees of freedom are those of Welch and Satterthwaite. A stratum with fewer than `MIN_UNITS` units has the
+    variance of the pooled units.
+    """
+    from scipy.stats import t
+
+    sizes = np.array(list(map(len, parts)))
+    freedom = sizes - 1
+    if freedom.sum() < MIN_UNITS - 1:
+        return None
+    squares = np.array([((part - part.mean()) ** 2).sum() for part in parts])
+    shares = weights**2 / sizes
+    has_own = sizes >= MIN_UNITS
+    # The variance of the sum has one component per stratum with its own variance, and one of all others together.
+    components = [*(shares * squares / np.maximum(freedom, 1))[has_own]]
+    freedoms = [*freedom[has_own]]
+    if not has_own.all():
+        components.append(shares[~has_own].sum() * squares.sum() / freedom.sum())
+        freedoms.append(freedom.sum())
+    variance = np.sum(components)
+    num_degrees = variance**2 / np.sum(np.square(components) / freedoms)
+    centre = sum(weight * part.mean() for weight, part in zip(weights, parts, strict=True))
+    low, high = t.interval(0.95, num_degrees, centre, np.sqrt(variance))
+    return float(low), float(high)
 
 
 def paired_bootstrap(
@@ -63,12 +123,7 @@ def _draw_counts(codes: bytes, num_samples: int, seed: int) -> np.ndarray:
     return counts_RQ
 
 
-def can_resample(strata_Q: np.ndarray) -> bool:
-    """Return whether resamples can differ. With one unit per stratum all are equal, and an interval has no width."""
-    return len(strata_Q) > len(np.unique(strata_Q))
-
-
-def percentile_interval(samples: np.ndarray) -> tuple[float, float]:
+def percentile_interval(samples: np.ndarray) -> Interval:
     """Return the 95 % percentile interval, which excludes 2.5 % of the resamples on each side."""
     low, high = np.quantile(samples, [0.05 / 2, 1 - 0.05 / 2])
     return float(low), float(high)

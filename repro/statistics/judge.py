@@ -27,7 +27,7 @@ from repro.records.provenance import get_made_day
 from repro.records.store import Record
 from repro.spec import TRAINED, Claim, Correlation, Directed, Equivalence, Run, Term, Unit, Value, Varies
 from repro.spec.scales import get_scale
-from repro.statistics.bootstrap import can_resample, paired_bootstrap, percentile_interval
+from repro.statistics.bootstrap import compute_interval
 from repro.statistics.contrasts import (
     MEAN_NDCG,
     Contrast,
@@ -331,9 +331,7 @@ def _estimate(contrast: Contrast, evidence: Evidence, threshold: float = 0.0) ->
     effect, by_seed = float(values.mean()), tuple(values.tolist())
     if not evidence.seeds:
         units_Q, strata_Q = contrast.compute_unit_values(evidence)
-        if not can_resample(strata_Q):
-            return Comparison(effect)
-        return Comparison(effect, *percentile_interval(paired_bootstrap(units_Q, np.zeros_like(units_Q), strata_Q)))
+        return Comparison(effect, *(compute_interval(units_Q, np.zeros_like(units_Q), strata_Q) or ()))
     if len(values) < 2:
         return Comparison(effect, by_seed=by_seed)
     low, high, p = t_interval(values, threshold)

@@ -223,13 +223,14 @@ def test_trend_is_slope_per_doubling(tmp_path: Path) -> None:
 def test_seedless_references_use_query_bootstrap(tmp_path: Path) -> None:
     """The interval is close to that of scipy's bootstrap, which resamples within each collection."""
     rng = np.random.default_rng(5)
-    scores = {name: rng.uniform(0.3, 0.7, 50).astype(np.float32) for name in ("bm25", "surrogate")}
+    datasets = [DATASETS[0], DATASETS[1] | {"num_queries": 30}]
+    scores = {name: rng.uniform(0.3, 0.7, 70).astype(np.float32) for name in ("bm25", "surrogate")}
     records = []
     for name, values in scores.items():
         means = [float(values[:40].mean(dtype=np.float64)), float(values[40:].mean(dtype=np.float64))]
         named = dict(zip(("a", "b", "f", "g", "mean"), (*means, *means, sum(means) / 2), strict=True))
         metrics = {f"desk/{name}/ndcg_at_10": value for name, value in named.items()}
-        run, provenance = base("desk", architecture=name), {"suite": {"datasets": DATASETS}}
+        run, provenance = base("desk", architecture=name), {"suite": {"datasets": datasets}}
         records.append(write_record(tmp_path, run, metrics=metrics, arrays={"desk": values}, provenance=provenance))
     pairs = [(term(NDCG, architecture="bm25"), term(NDCG, architecture="surrogate"))]
     judgement = judge(Claim.order("X.b", "", pairs=pairs, **ORIGIN), records)
