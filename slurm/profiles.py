@@ -15,7 +15,6 @@ from typing import Any, get_type_hints
 from repro.planning.pairs import count_pairs
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.files import check_regular
 from repro.text import format_suggestion, shorten
 
 SHIPPED_FILE = Path(__file__).with_name("profiles.toml")
@@ -209,7 +208,6 @@ def _tables(user_file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    check_regular(path, most_bytes=2**20)
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -71,9 +71,7 @@ def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
         raise ValueError(f"no clusters in {folder}: {missing} missing")
     centroids_KD = load_array(folder / "centroids_KD.npy", kind="f", shape=(None, None), mapped=True)
     num_clusters = len(centroids_KD)
-    assignment_N = load_array(
-        folder / "assignment_N.npy", kind="i", shape=(num_pairs,), below=num_clusters, mapped=True
-    )
+    assignment_N = load_array(folder / "assignment_N.npy", kind="i", shape=(num_pairs,), mapped=True)
     domains_K = load_array(folder / "domain_of_cluster_K.npy", kind="i", shape=(num_clusters,), mapped=True)
     return Clusters(assignment_N, centroids_KD, domains_K)
 

@@ -164,19 +164,4 @@ def adapt(
         print_line(line)
 
 
-def score(
-    run: Annotated[Path, typer.Argument(help="a TREC run file, gzipped or not")],
-    judgements: Annotated[Path, typer.Argument(help="TREC qrels, or the .tsv of a BEIR folder")],
-    as_json: AsJson = False,
-) -> None:
-    """Score a TREC run file against judgements, by the definitions of trec_eval."""
-    from repro.evaluate.trec import score_files
-
-    scores = score_files(run, judgements, print_progress)
-    if as_json:
-        return print_json(scores)
-    for name, value in scores.items():
-        print_line(f"{name} {value}" if isinstance(value, int) else f"{name} {value:.4f}")
-
-
-VERBS = (evaluate, export, adapt, score)
+VERBS = (evaluate, export, adapt)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repro.spec.start import get_encoder_folder
-from repro.storage.arrays import REMEDY, ArrayWriter, append_all, is_monotonic, load_array, release_pages
+from repro.storage.arrays import REMEDY, ArrayWriter, append_all, load_array, release_pages
 from repro.storage.files import atomic_file, json_object
 from repro.storage.paths import check_model_name
 
@@ -116,9 +116,6 @@ class JoinedTokens:
 def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | None = None) -> Tokens:
     """Open the files of `write_tokens` as memory maps.
 
-    Older stages have no file with the largest id. Then all numbers are read to check their range. The digests of the
-    stage guarantee that the files are unchanged.
-
     Args:
         folder: Folder of the files.
         num_texts: Expected number of texts, if known.
@@ -128,28 +125,19 @@ def load_tokens(folder: Path, num_texts: int | None = None, num_words: int | Non
         ValueError: if a file does not match the expectation.
     """
     largest_id = _get_largest_id(folder)
-    must_scan = largest_id is None
-    ids = load_array(folder / "ids.npy", kind="i", shape=(None,), below=num_words if must_scan else None, mapped=True)
-    if largest_id is not None and num_words is not None and largest_id >= num_words:
+    ids = load_array(folder / "ids.npy", kind="i", shape=(None,), mapped=True)
+    if num_words is not None and largest_id >= num_words:
         raise ValueError(f"{folder / 'ids.npy'} holds ids up to {largest_id}, expected 0 to {num_words - 1}: {REMEDY}")
     num_offsets = None if num_texts is None else num_texts + 1
-    below = len(ids) + 1 if must_scan else None
-    offsets = load_array(folder / "offsets.npy", kind="i", shape=(num_offsets,), below=below, mapped=True)
-    has_valid_ends = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids)
-    if not has_valid_ends or (must_scan and not is_monotonic(offsets)):
+    offsets = load_array(folder / "offsets.npy", kind="i", shape=(num_offsets,), mapped=True)
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(ids):
         raise ValueError(f"{folder / 'offsets.npy'} does not cut {len(ids)} ids into texts: {REMEDY}")
     return Tokens(ids, offsets)
 
 
-def _get_largest_id(folder: Path) -> int | None:
-    """Return the largest id in a folder, -1 if there are no ids, or None if it was not stored."""
-    path = folder / BOUNDS_FILE
-    if not path.exists():
-        return None
-    largest_id = json_object(path).get("largest_id")
-    if not isinstance(largest_id, int) or largest_id < -1:
-        raise ValueError(f"{path} has no largest_id: {REMEDY}")
-    return largest_id
+def _get_largest_id(folder: Path) -> int:
+    """Return the largest id in a folder, -1 if there are no ids."""
+    return int(json_object(folder / BOUNDS_FILE)["largest_id"])
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
@@ -298,7 +286,8 @@ def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tupl
 
 def write_tokens(folder: Path, blocks: Iterable[Sequence[str]], tokenizer: Tokenizer, max_tokens: int) -> None:
     """Tokenise blocks of texts. Write ids.npy, offsets.npy and the largest id. Memory holds one block."""
-    _write_all(folder, ((tokenize(block, tokenizer, max_tokens), None) for block in blocks))
+    tokens = (tokenize(block, tokenizer, max_tokens) for block in blocks)
+    _write_all(folder, ((part, int(part.ids.max(initial=-1))) for part in tokens))
 
 
 def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
@@ -306,8 +295,8 @@ def join_tokens(folder: Path, parts: Iterable[Path]) -> None:
     _write_all(folder, ((load_tokens(part), _get_largest_id(part)) for part in parts))
 
 
-def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None:
-    """Concatenate tokens. Each part comes with its largest id, or None if it is unknown."""
+def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int]]) -> None:
+    """Concatenate tokens. Each part comes with its largest id."""
     num_ids, largest_id = 0, -1
     with (
         ArrayWriter(folder / "ids.npy", "int32") as ids,
@@ -319,8 +308,6 @@ def _write_all(folder: Path, parts: Iterable[tuple[Tokens, int | None]]) -> None
             append_all(ids, tokens.ids)
             append_all(offsets, tokens.offsets[1:], plus=num_ids)
             num_ids += len(tokens.ids)
-            if largest_of_part is None:
-                largest_of_part = int(tokens.ids.max(initial=-1))
             largest_id = max(largest_id, largest_of_part)
     (folder / BOUNDS_FILE).write_text(f'{{"largest_id": {largest_id}}}\n', encoding="utf-8")
 

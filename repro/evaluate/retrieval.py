@@ -5,7 +5,6 @@ A run maps query ids to document ids to scores. Ranking is deterministic:
 - Scores are never rounded to decimals, so scaling all vectors does not change a ranking.
 - The best documents are scored again in float64, in one order of summation, and compared in float32. Documents with
   equal vectors therefore tie, whichever kernel found them. Ties go to the smaller id.
-- Runs from other programs are ranked as in trec_eval: in float32, and ties go to the larger id.
 
 Shapes: Q queries, D documents, H dimensions, C candidates of a query, S survivors of a query, B documents of a block.
 """
@@ -13,11 +12,10 @@ Shapes: Q queries, D documents, H dimensions, C candidates of a query, S survivo
 from __future__ import annotations
 
 import gzip
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import ir_measures
 import numpy as np
@@ -25,10 +23,9 @@ import Stemmer
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
-from repro.data.lines import convert_hint
 from repro.evaluate.terms import NO_STEMMER, check_language, import_bm25s, tokenize_terms
 from repro.storage.arrays import iter_blocks
-from repro.storage.files import atomic_file, check_regular
+from repro.storage.files import atomic_file
 from repro.text import count_noun, shorten
 
 Matrix: TypeAlias = np.ndarray | csr_array
@@ -39,8 +36,6 @@ QUERIES_PER_BLOCK = 128
 DOCUMENTS_PER_BLOCK = 2**18
 """Larger corpora are multiplied in parts, since their scores would take gigabytes. Results do not depend on it."""
 ROWS_PER_CHUNK = 4096
-# characters per line of a run
-MAX_LINE_LENGTH = 65_536
 ROUNDING = 2.0**-24
 """Relative error of one operation in float32."""
 TIE_TOLERANCE = 8 * ROUNDING
@@ -188,32 +183,11 @@ def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(hits.items(), key=lambda hit: (-hit[1], hit[0]))
 
 
-def rank_as_trec_eval(hits: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return documents and scores, best first, compared in float32. Ties go to the larger id."""
-    return rank_in_float32(hits, larger_id_first=True)
-
-
-def rank_in_float32(hits: Mapping[str, float], *, larger_id_first: bool = False) -> list[tuple[str, float]]:
-    """Return documents and scores, best first, compared in float32. Ties go to the smaller or the larger id."""
-    with np.errstate(over="ignore"):
-        values = np.fromiter(hits.values(), dtype=np.float64, count=len(hits)).astype(np.float32)
-    by_id = sorted(zip(hits, values, strict=True), reverse=larger_id_first)
-    # sorting is stable, so equal scores stay in the order of their ids
-    return [(document_id, hits[document_id]) for document_id, _ in sorted(by_id, key=lambda hit: -hit[1])]
-
-
-def score(
-    run: Hits,
-    judgements: Judgements,
-    measures: Sequence[str] = tuple(MEASURES),
-    *,
-    rank: Callable[[Mapping[str, float]], list[tuple[str, float]]] = rank_by_score,
-) -> dict[str, np.ndarray]:
+def score(run: Hits, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES)) -> dict[str, np.ndarray]:
     """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
 
     A judged query that is missing from the run scores 0. Grades below 0, such as -2 for junk, count as 0, as in
-    trec_eval. `rank` orders the hits of a query. Use `rank_as_trec_eval` for runs from other programs. Raises
-    ValueError for an unknown measure or a query without judgements.
+    trec_eval. Ties go to the smaller id. Raises ValueError for an unknown measure or a query without judgements.
     """
     unknown = [name for name in measures if name not in MEASURES]
     if unknown:
@@ -222,7 +196,7 @@ def score(
     if unjudged:
         raise ValueError(f"{len(unjudged)} queries have no judged document, first {unjudged[0]!r}")
     # The evaluator has its own rule for ties, so it gets ranks instead of scores.
-    negative_ranks = {query_id: _negate_ranks(rank(hits)) for query_id, hits in run.items()}
+    negative_ranks = {query_id: _negate_ranks(rank_by_score(hits)) for query_id, hits in run.items()}
     rows = {query_id: row for row, query_id in enumerate(sorted(judgements))}
     values = {name: np.zeros(len(rows), dtype=np.float32) for name in measures}
     names = {MEASURES[name]: name for name in measures}
@@ -389,55 +363,13 @@ def write_run(path: Path, run: Hits, *, tag: str) -> None:
 
 
 def read_run(path: Path) -> Hits:
-    """Load a TREC run file, gzipped or not.
-
-    Raises ValueError with the line that is malformed or repeats a document of a query, and for a damaged file.
-    """
-    check_regular(path)
+    """Load a file of `write_run`."""
     run: Hits = {}
-    line_number = 0
-    try:
-        with _open_text(path) as file:
-            # A file without line breaks would otherwise be read into memory as one line.
-            while line := file.readline(MAX_LINE_LENGTH):
-                line_number += 1
-                if not line.strip():
-                    continue
-                query_id, document_id, value = _parse_hit(line)
-                hits = run.setdefault(query_id, {})
-                if document_id in hits:
-                    raise ValueError(f"{shorten(document_id)} is ranked for {shorten(query_id)} before")
-                hits[document_id] = value
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged after line {line_number} ({error}): copy it again") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 after line {line_number}; {convert_hint(path)}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}, line {line_number} is not a line of a TREC run ({error})") from error
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            query_id, _, document_id, _, value, _ = line.split()
+            run.setdefault(query_id, {})[document_id] = float(value)
     return run
-
-
-def _parse_hit(line: str) -> tuple[str, str, float]:
-    columns = line.split()
-    if len(columns) != 6:
-        raise ValueError(f"{len(columns)} columns, expected query, Q0, document, rank, score, tag")
-    query_id, _, document_id, _, number, _ = columns
-    try:
-        # Python accepts "1_0" as a number, other programs do not
-        if "_" in number:
-            raise ValueError
-        value = float(number)
-    except ValueError as error:
-        raise ValueError(f"its score is {shorten(repr(number))}") from error
-    if not np.isfinite(value):
-        raise ValueError(f"its score is {value}")
-    return query_id, document_id, value
-
-
-def _open_text(path: Path) -> IO[str]:
-    with path.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzip else path.open(encoding="utf-8-sig")
 
 
 def _as_float32(vectors: Matrix) -> Matrix:

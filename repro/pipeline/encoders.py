@@ -34,8 +34,8 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
 
 
 @lru_cache(maxsize=1024)
-def _hash_once(path: Path, size: int, modified_ns: int) -> str:
-    """Return the sha256 of a file of this size and time, cached in memory because the note may be in a read-only folder."""
+def _hash_once(path: Path, *stamp: int) -> str:
+    """Return the sha256 of a file with these times, cached in memory because the note may be in a read-only folder."""
     return hash_file(path)
 
 

@@ -155,11 +155,9 @@ class Inputs:
         """Rows of the hard negatives of each pair among all documents, int64 (N, H). None for a run without them."""
         if not self.run.num_hard_negatives:
             return None
-        num_pairs = len(self.pairs)
-        shape = (num_pairs, self.run.num_hard_negatives)
-        num_documents = num_pairs + len(self.given_negatives or ())
+        shape = (len(self.pairs), self.run.num_hard_negatives)
         # In memory, because every batch reads random rows.
-        return load_array(self.graph.negatives.path / "rows.npy", kind="i", shape=shape, below=num_documents)
+        return load_array(self.graph.negatives.path / "rows.npy", kind="i", shape=shape)
 
     @cached_property
     def clusters(self) -> Any:

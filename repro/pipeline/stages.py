@@ -377,7 +377,7 @@ class StageGraph:
             return texts.take(np.arange(len(texts))[part.span(len(texts))])
         pairs = read_pairs(self.corpus.path / "train.arrow")
         path = self.selection.path / "rows.npy"
-        rows = load_array(path, kind="i", shape=(None,), below=len(pairs), mapped=True)
+        rows = load_array(path, kind="i", shape=(None,), mapped=True)
         return pairs.take(rows[part.span(len(rows))])
 
     def _count_corpus_rows(self) -> int:

@@ -19,7 +19,7 @@ from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.run import check_run_warmup
 from repro.spec.scales import ORDER, get_scale
-from repro.storage.files import MAX_BYTES, check_regular, json_object, read_json
+from repro.storage.files import json_object, read_json
 from repro.storage.paths import get_corpora_folder, get_local_records, get_published_records, get_sweeps_folder
 from repro.text import format_spans, shorten
 
@@ -215,7 +215,6 @@ def _read_file(path: Path) -> Any:
         """Reads 1e-4 as a number, as YAML 1.2 does. YAML 1.1 requires a point, too."""
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", YAML_EXPONENT, list("+-.0123456789"))
-    check_regular(path, most_bytes=MAX_BYTES)
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

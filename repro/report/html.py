@@ -35,7 +35,7 @@ from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import format_overrides
 from repro.spec.registry import find_paper
 from repro.spec.scales import get_scale
-from repro.storage.files import atomic_file, check_replaceable
+from repro.storage.files import atomic_file
 from repro.text import ABSENT, format_seconds
 
 ALLOWED_ELEMENTS = {
@@ -72,8 +72,6 @@ def write_report(
 
     The page opens with Table 1, with the picture (SVG) by `render_gains`. `render_forest` draws all claims.
     """
-    # Fail before minutes of drawing.
-    check_replaceable(out)
     chosen = (experiment for experiment in shown if experiment.runs(scale))
     sections = [section for experiment in chosen for section in make_sections(experiment, scale, render)]
     sections.sort(key=lambda section: section.order)

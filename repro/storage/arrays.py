@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-import tokenize
-import zipfile
 from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
@@ -192,52 +190,22 @@ def iter_blocks(length: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
-def is_monotonic(numbers: np.ndarray) -> bool:
-    """Return whether the numbers never decrease. They are read in blocks."""
-    for block in iter_blocks(max(0, len(numbers) - 1), NUMBERS_PER_CHECK):
-        if (np.diff(numbers[block.start : block.stop + 1]) < 0).any():
-            return False
-        release_pages(numbers)
-    return True
-
-
-def load_array(
-    path: Path, *, kind: str, shape: tuple[int | None, ...], below: int | None = None, mapped: bool = False
-) -> np.ndarray:
-    """Return an array of a .npy file.
+def load_array(path: Path, *, kind: str, shape: tuple[int | None, ...], mapped: bool = False) -> np.ndarray:
+    """Return an array of a .npy file. Its content is guaranteed by the digests of its stage.
 
     Args:
         path: the file.
         kind: "i" for integers, "f" for floats.
         shape: the expected sizes, None for any size.
-        below: an exclusive upper bound, with 0 as the lower bound, or None.
         mapped: whether to return a memory map instead of an array in memory.
 
     Raises:
-        ValueError: if the file is missing, damaged or a pickle, or if its kind, shape or range differ.
+        ValueError: if the file is damaged or a pickle, or if its kind or shape differ.
     """
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, SyntaxError, tokenize.TokenError, MemoryError) as error:
-        raise ValueError(f"{path} is missing or damaged ({error}): {REMEDY}") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in {"i": "iu", "f": "f"}[kind]:
-        raise ValueError(f"{path} holds {getattr(array, 'dtype', 'several arrays')}, expected kind {kind!r}: {REMEDY}")
-    fits = len(array.shape) == len(shape) and all(
+    array: np.ndarray = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    is_expected = len(array.shape) == len(shape) and all(
         expected in (None, actual) for expected, actual in zip(shape, array.shape, strict=True)
     )
-    if not fits:
-        raise ValueError(f"{path} has shape {array.shape}, expected {shape} (None: any): {REMEDY}")
-    if below is not None and array.size:
-        minimum, maximum = _find_min_and_max(array)
-        if minimum < 0 or maximum >= below:
-            raise ValueError(f"{path} holds numbers from {minimum} to {maximum}, expected 0 to {below - 1}: {REMEDY}")
+    if not is_expected or array.dtype.kind not in {"i": "iu", "f": "f"}[kind]:
+        raise ValueError(f"{path} holds {array.dtype} of shape {array.shape}, expected {kind!r} of {shape}: {REMEDY}")
     return array
-
-
-def _find_min_and_max(array: np.ndarray) -> tuple[int, int]:
-    flat = array.reshape(-1)
-    extremes: list[int] = []
-    for block in iter_blocks(len(flat), NUMBERS_PER_CHECK):
-        extremes += [int(flat[block].min()), int(flat[block].max())]
-        release_pages(array)
-    return min(extremes), max(extremes)

@@ -1,15 +1,17 @@
 """Compute and check the sha256 of the files of a folder.
 
-Each machine caches the digests that it computed. A file is read again only if its size or modification time changed.
+Each machine caches its results. A file is read again only if its size, its times or its inode changed. A copy that keeps
+the modification time (`cp -p`, `rsync -t`) still gets another change time.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,32 @@ from typing import Any
 from repro.storage.memo import Memo
 from repro.storage.paths import get_home
 
+SAMPLED_BYTES = 2**26
+"""Size from which a file is checked by a sample. Whole files would take minutes per terabyte on every new machine."""
+NUM_SAMPLES, BYTES_PER_SAMPLE = 64, 2**16
+
 
 def hash_folder(folder: Path) -> dict[str, str]:
     """Return the sha256 of each file below a folder, by its relative path."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
+
+
+def hash_samples(folder: Path) -> dict[str, str]:
+    """Return the digest of a sample of each large file below a folder, by its relative path."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size >= SAMPLED_BYTES]
+    return {path.relative_to(folder).as_posix(): hash_sample(path) for path in paths}
+
+
+def hash_sample(path: Path) -> str:
+    """Return the sha256 of the size of a file and of evenly spaced parts of it, including both ends."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for number in range(NUM_SAMPLES):
+            file.seek(max(0, size - BYTES_PER_SAMPLE) * number // (NUM_SAMPLES - 1))
+            digest.update(file.read(BYTES_PER_SAMPLE))
+    return digest.hexdigest()
 
 
 @cache
@@ -47,25 +70,56 @@ def hash_json(values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def check_digests(folder: Path, expected: Mapping[str, str], notes: Path, *, deep: bool = False) -> None:
+def check_digests(
+    folder: Path,
+    expected: Mapping[str, str],
+    notes: Path,
+    samples: Mapping[str, str] | None = None,
+    *,
+    deep: bool = False,
+) -> None:
     """Raise ValueError for the first file that is missing or does not have the expected digest.
+
+    One process per machine reads the files. The others wait for its note and read nothing.
 
     Args:
         folder: the folder of the files.
         expected: the sha256 of each file, by its relative path.
-        notes: the folder for this machine's cache of digests.
-        deep: whether to read every file and ignore the cache.
+        notes: the folder for this machine's note of checked files.
+        samples: the digests of samples of large files (`hash_sample`). Other files are read whole.
+        deep: whether to read every file whole and ignore the note.
     """
-    present = [folder / name for name in expected if (folder / name).is_file()]
-    note = notes / f"compared.{socket.gethostname()}.json"
-    actual = get_cached_digests(folder, present, note, deep=deep)
-    for name, digest in expected.items():
-        if actual.get(name) != digest:
-            # drop the cache: a restored file may have the same size and time as the wrong one
-            with suppress(OSError):
-                note.unlink()
-            problem = "is not the file that was made" if name in actual else "is missing"
-            raise ValueError(f"{folder / name} {problem}: remove the folder {folder} and it is built again")
+    host = socket.gethostname()
+    memo = Memo(notes / f"compared.{host}.json", str(folder))
+    with ExitStack() as stack:
+        # without a writable folder, every process reads the files itself
+        with suppress(OSError):
+            notes.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context((notes / f"compared.{host}.lock").open("w")), fcntl.LOCK_EX)
+        noted = memo.read() or {}
+        checked: dict[str, list[Any]] = {}
+        for name, digest in expected.items():
+            path = folder / name
+            if not path.is_file():
+                raise ValueError(f"{path} is missing: {REMEDY.format(folder)}")
+            checked[name] = [*_get_stamp(path), digest]
+            if not deep and noted.get(name) == checked[name]:
+                continue
+            sample = None if deep or samples is None else samples.get(name)
+            is_right = hash_file(path) == digest if sample is None else hash_sample(path) == sample
+            if not is_right:
+                raise ValueError(f"{path} is not the file that was made: {REMEDY.format(folder)}")
+        if checked != noted:
+            memo.write(checked)
+
+
+REMEDY = "remove the folder {} and it is built again"
+
+
+def _get_stamp(path: Path) -> list[int]:
+    """Return numbers of which one changes if the content changes: size, both times, and inode."""
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
 def get_digests_note(path: Path, suffix: str = "") -> Path:
@@ -78,31 +132,27 @@ def get_cached_digests(
     paths: Iterable[Path],
     note: Path,
     *,
-    deep: bool = False,
-    read: Callable[[Path, int, int], str] = lambda path, size, time: hash_file(path),
+    read: Callable[..., str] = lambda path, *stamp: hash_file(path),
 ) -> dict[str, str]:
-    """Return the sha256 of files by their path in a folder. Only files whose size or time changed are read.
+    """Return the sha256 of files by their path in a folder. Only files that changed are read.
 
     Args:
         folder: the folder that the returned paths are relative to.
         paths: the files.
         note: the cache file, which is updated.
-        deep: whether to read every file and ignore the cache.
-        read: computes a digest from a path, a size in bytes and a modification time in nanoseconds.
+        read: computes a digest from a path and the numbers that change with its content.
     """
     memo = Memo(note, str(folder))
-    cached = memo.read()
-    cached_entries: dict[str, Any] = cached if isinstance(cached, dict) else {}
+    cached_entries: dict[str, Any] = memo.read() or {}
     entries: dict[str, list[Any]] = {}
     for path in paths:
-        # The time is read before the content. A file that changes in between gets an old time and is read again.
-        stat = path.stat()
-        stamp = [stat.st_size, stat.st_mtime_ns]
+        # The times are read before the content. A file that changes in between has old times and is read again.
+        stamp = _get_stamp(path)
         name = path.relative_to(folder).as_posix()
         entry = cached_entries.get(name)
-        if deep or not isinstance(entry, list) or len(entry) != 3 or entry[:2] != stamp:
+        if entry is None or entry[:-1] != stamp:
             entry = [*stamp, read(path, *stamp)]
         entries[name] = entry
     if any(cached_entries.get(name) != entry for name, entry in entries.items()):
         memo.write(cached_entries | entries)
-    return {name: str(digest) for name, (_, _, digest) in entries.items()}
+    return {name: str(entry[-1]) for name, entry in entries.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,6 @@ from typing import Any, NoReturn
 from repro.text import format_bytes, shorten
 
 MAKE_ROOM = "free some space, or set REPRO_HOME to a folder on a larger disk"
-MAX_BYTES = 64 * 2**20
-"""The largest JSON file that is read."""
 
 
 @contextmanager
@@ -32,11 +29,7 @@ def atomic_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
     Args:
         path: the file to write or replace.
         lasts: whether to sync the file and its folder, so that a power loss leaves the old file or the new one.
-
-    Raises:
-        ValueError: if `path` is a folder, FIFO, socket or device. The rename would replace it by a regular file.
     """
-    check_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # in the same folder, because a rename is atomic only within one file system
     part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}.part")
@@ -90,13 +83,6 @@ def write_json(path: Path, content: Any, *, lasts: bool = False) -> None:
         part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def check_replaceable(path: Path) -> None:
-    """Raise ValueError if `path` exists and is not a regular file."""
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "a FIFO, socket or device"
-        raise ValueError(f"{path} is {kind}: nothing was written; choose the name of a file")
-
-
 def check_room(num_bytes: int, folder: Path, what: str) -> None:
     """Raise ValueError if the disk of `folder` has less than `num_bytes` free. `what` names the purpose."""
     # The folder may not exist yet. Its nearest existing parent is on the same disk.
@@ -125,23 +111,21 @@ def sync(path: Path) -> None:
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file.
 
-    Raises:
-        ValueError: if the file is missing, not a regular file (a FIFO would block), larger than `MAX_BYTES`, not
-            UTF-8, malformed, or nested too deeply. Also if it holds NaN, an infinity, or a number that overflows.
+    Raises ValueError if the file cannot be read or is malformed, and if it holds NaN, an infinity, or a number that
+    overflows.
     """
     return read_json_with_bytes(path)[0]
 
 
 def read_json_with_bytes(path: Path) -> tuple[Any, bytes]:
     """Return the content of a JSON file and its bytes. Raises ValueError as `read_json` does."""
-    check_regular(path, most_bytes=MAX_BYTES)
     try:
         data = path.read_bytes()
         # Python's parser accepts NaN and Infinity, which are not JSON.
         return json.loads(data, parse_constant=_refuse_constant, parse_float=_parse_finite), data
-    except RecursionError as error:
-        raise ValueError(f"{path} is not JSON: it is nested too deeply") from error
-    except ValueError as error:
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         # includes malformed JSON and text that is not UTF-8
         raise ValueError(f"{path} is not JSON: {error}") from error
 
@@ -152,22 +136,6 @@ def json_object(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, not an object of fields")
     return values
-
-
-def check_regular(path: Path, *, most_bytes: int | None = None) -> None:
-    """Raise ValueError if a file is missing, not a regular file, or larger than `most_bytes`.
-
-    Reading a FIFO or a device may never end.
-    """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise ValueError(f"{shorten(path)} cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a FIFO, socket or device"
-        raise ValueError(f"{shorten(path)} is {kind}, expected a file")
-    if most_bytes is not None and status.st_size > most_bytes:
-        raise ValueError(f"{path} has {status.st_size} bytes, more than the limit of {most_bytes} for such a file")
 
 
 def _refuse_constant(word: str) -> NoReturn:

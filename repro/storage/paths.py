@@ -6,7 +6,6 @@ three inside `repro`, so that these common names do not appear in a user's site-
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shlex
@@ -34,70 +33,29 @@ def get_home() -> Path:
     """Return the folder of all generated files.
 
     The default of REPRO_HOME is out/ in a checkout, and cde-repro/ in the user's data folder for an installed copy.
-
-    Raises:
-        ValueError: if it or a parent is a file, if its links form a cycle, or if its name is not UTF-8 or only spaces.
     """
     folder = _get_named_folder("REPRO_HOME")
     if folder is None:
         folder = _get_user_data_folder() / "cde-repro" if IS_INSTALLED else CHECKOUT / "out"
     # The cache of `_resolve` needs an absolute path, because the working directory may change.
-    return _resolve(folder if folder.is_absolute() else Path.cwd() / folder)
+    return _resolve(folder.absolute())
 
 
 def _get_named_folder(variable: str) -> Path | None:
     """Return the folder in an environment variable, with `~` expanded, or None if the variable is not set."""
     value = os.environ.get(variable)
-    if not value:
-        return None
-    if not value.strip():
-        raise ValueError(f"{variable}={value!r} is only white space: name a folder, or unset it")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        # records and messages are UTF-8 and contain paths
-        shown = value.encode("utf-8", "backslashreplace").decode()
-        raise ValueError(f"{variable}={shown} is not UTF-8: name a folder that is") from error
-    try:
-        return Path(value).expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"{variable}={value}: {error}; write the whole path") from error
+    return Path(value).expanduser() if value else None
 
 
 @lru_cache(maxsize=64)
 def _resolve(path: Path) -> Path:
     """Return a path without links. The result is cached, because ten thousand runs resolve it forty thousand times."""
-    try:
-        # `resolve` does not report a cycle of links in all versions of Python, but `stat` does.
-        path.stat()
-        resolved = path.resolve()
-    except (OSError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
-            raise ValueError(f"{_describe_home(path)}: its links form a cycle: {_REMEDY}") from None
-        resolved = path.resolve()
-    # os.path.exists returns False for paths without permission, where Path.exists raises
-    existing = next(folder for folder in (resolved, *resolved.parents) if os.path.exists(folder))  # noqa: PTH110
-    if not existing.is_dir():
-        raise ValueError(f"{_describe_home(resolved)} is not a folder, since {existing} is a file: {_REMEDY}")
-    return resolved
-
-
-_REMEDY = "set REPRO_HOME to a folder that you may write to"
-
-
-def _describe_home(folder: Path) -> str:
-    return f"REPRO_HOME={folder}" if os.environ.get("REPRO_HOME") else f"the output folder {folder}"
+    return path.resolve()
 
 
 def check_home() -> None:
-    """Create the home folder. Raises ValueError if it cannot be created or written to."""
-    folder = get_home()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{_describe_home(folder)} cannot be created ({error.strerror}): {_REMEDY}") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{_describe_home(folder)} cannot be written to: {_REMEDY}")
+    """Create the home folder. Raises OSError if it cannot be created."""
+    get_home().mkdir(parents=True, exist_ok=True)
 
 
 def find_other_writers() -> str:

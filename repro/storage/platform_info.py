@@ -14,9 +14,6 @@ RESIDENT_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 """The unit of `ru_maxrss`: bytes on macOS, KiB elsewhere."""
 MEMINFO = Path("/proc/meminfo")
 OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-MEMORY_V2 = ("memory.max", "memory.current", "inactive_file")
-MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-"""Files with the limit and the usage of a cgroup, and the label of its reclaimable page cache in `memory.stat`."""
 
 
 def count_usable_cores() -> int:
@@ -29,12 +26,9 @@ def count_usable_cores() -> int:
 
 def _iter_cpu_quotas() -> Iterator[int]:
     """Yield the CPU quota of each cgroup of this process that has one, in whole cores."""
-    for folder, is_v2 in _iter_cgroups("cpu"):
-        if is_v2:
-            # two numbers, or "max" and a number
-            quota, period = _read_number(folder / "cpu.max", ""), _read_number(folder / "cpu.max", "", word=1)
-        else:
-            quota, period = (_read_number(folder / f"cpu.cfs_{name}_us", "") for name in ("quota", "period"))
+    for folder in _iter_cgroups():
+        # two numbers, or "max" and a number
+        quota, period = _read_number(folder / "cpu.max"), _read_number(folder / "cpu.max", word=1)
         if quota and period:
             yield quota // period
 
@@ -63,35 +57,25 @@ def measure_free_bytes() -> int | None:
     available_kib = _read_number(MEMINFO, "MemAvailable:")
     if available_kib is not None:
         candidates.append(available_kib * 1024)
-    for folder, is_v2 in _iter_cgroups("memory"):
-        limit_file, usage_file, cache_label = MEMORY_V2 if is_v2 else MEMORY_V1
-        limit = _read_number(folder / limit_file, "")
-        usage = _read_number(folder / usage_file, "")
+    for folder in _iter_cgroups():
+        limit, usage = _read_number(folder / "memory.max"), _read_number(folder / "memory.current")
         if limit is not None and usage is not None:
-            cache = _read_number(folder / "memory.stat", f"{cache_label} ") or 0
+            # the page cache of a group can be reclaimed
+            cache = _read_number(folder / "memory.stat", "inactive_file ") or 0
             candidates.append(max(0, limit - max(0, usage - cache)))
     return min(candidates, default=None)
 
 
-def _iter_cgroups(controller: str) -> Iterator[tuple[Path, bool]]:
-    """Yield the folders of the cgroup of this process and of its parents, each with whether its files are those of v2."""
-    try:
-        lines = OWN_CGROUPS.read_text().splitlines()
-    except OSError:
-        return
+def _iter_cgroups() -> Iterator[Path]:
+    """Yield the folders of the cgroup (version 2) of this process and of its parents."""
+    lines = OWN_CGROUPS.read_text().splitlines() if OWN_CGROUPS.is_file() else []
     for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            root = CGROUPS
-        elif controller in controllers.split(","):
-            root = CGROUPS / controller
-        else:
-            continue
-        folder = root / path.lstrip("/")
-        yield from ((parent, not controllers) for parent in (folder, *folder.parents) if parent.is_relative_to(root))
+        if line.startswith("0::"):
+            folder = CGROUPS / line.removeprefix("0::").lstrip("/")
+            yield from (parent for parent in (folder, *folder.parents) if parent.is_relative_to(CGROUPS))
 
 
-def _read_number(path: Path, label: str, word: int = 0) -> int | None:
+def _read_number(path: Path, label: str = "", word: int = 0) -> int | None:
     """Return the integer after a label at the start of a line, as its word of that index. None if there is no integer."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()

@@ -8,15 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from repro.storage.digests import check_digests, hash_folder
-from repro.storage.files import atomic_folder, check_room, json_object, read_json
+from repro.storage.digests import check_digests, hash_folder, hash_samples
+from repro.storage.files import atomic_folder, check_room, json_object
 from repro.storage.lease import acquire, get_last_owner, remove_leftovers
 from repro.storage.paths import get_building_folder, get_stage_folder
 
@@ -109,23 +108,15 @@ class Stage:
         return self.path
 
     def check(self, *, deep: bool = False) -> None:
-        """Raise ValueError if a file of a built stage has changed. Each machine checks once, or always with `deep`.
-
-        Stages that predate digests have none and are accepted. Links into REPRO_DATA must lead to files.
-        """
-        for path in self.path.rglob("*"):
-            if path.is_symlink() and not path.exists():
-                raise ValueError(
-                    f"{path} links to {path.readlink()}, which is gone: remove the folder {self.path} and it is built again"
-                )
-        check_digests(self.path, self.files, self.building_folder, deep=deep)
+        """Raise ValueError if a file of a built stage has changed. Each machine checks once, or always with `deep`."""
+        samples = json_object(self.path / STAGE_FILE).get("samples")
+        check_digests(self.path, self.files, self.building_folder, samples, deep=deep)
 
     @property
     def files(self) -> dict[str, str]:
         """The sha256 of each file at the time of the build. Raises ValueError if the key file is damaged."""
-        content = read_json(self.path / STAGE_FILE)
-        files = content.get("files", {}) if isinstance(content, dict) else None
-        if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        files = json_object(self.path / STAGE_FILE).get("files")
+        if not isinstance(files, dict):
             raise ValueError(f"{self.path / STAGE_FILE} does not describe a stage: remove the folder")
         return files
 
@@ -161,8 +152,8 @@ class Stage:
                 # That listed the folder, which renews the cache of a network disk. It may have hidden a finished stage.
                 if self.is_built:
                     return
-                # A folder of this name would block the rename at the end.
-                self._move_aside(progress)
+                if self.path.exists():
+                    raise ValueError(f"{self.path} has no {STAGE_FILE}: remove the folder and it is built again")
                 check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")
                 progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
                 # Before the build, so that the digests of the inputs are those that were read.
@@ -173,16 +164,10 @@ class Stage:
                     if made_with:
                         metadata["made_with"] = made_with
                     # the key file comes last and marks the stage as complete
-                    (part / STAGE_FILE).write_text(json.dumps(metadata | {"files": hash_folder(part)}, indent=1))
+                    metadata |= {"files": hash_folder(part), "samples": hash_samples(part)}
+                    (part / STAGE_FILE).write_text(json.dumps(metadata, indent=1))
                 if not self.is_built:
                     raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")
-
-    def _move_aside(self, progress: Callable[[str], None]) -> None:
-        """Rename an incomplete folder without a key file. `repro prune` removes it later."""
-        if self.path.exists():
-            aside = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}.part")
-            progress(f"{self.path} has no {STAGE_FILE}: it is incomplete and was moved to {aside.name}")
-            self.path.rename(aside)
 
     def _report_builder(self, progress: Callable[[str], None], last_line: str) -> str:
         """Log the process that builds the stage if the line differs from the last one. Return the line."""

@@ -138,17 +138,6 @@ def test_negative_counts_are_refused_first(words: tuple[str, ...], own_home: Pat
     assert not list(own_home.rglob("*.json"))
 
 
-@pytest.mark.parametrize("words", [("report", "--out", "x.jsonl"), ("data", "import", "x.jsonl", "--name", "mine")])
-def test_fifo_is_refused_first(
-    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, own_home: Path, capsys: Output
-) -> None:
-    monkeypatch.chdir(own_home.parent)
-    os.mkfifo("x.jsonl")
-    assert get_exit_code(*words) == EXIT_NOT_RUN
-    assert "x.jsonl is a FIFO, socket or device" in capsys.readouterr().err
-    assert Path("x.jsonl").is_fifo() and not (own_home / "figures").exists()
-
-
 def test_misspelt_verb_gets_one_suggestion(capsys: Output) -> None:
     assert get_exit_code("chekc") == EXIT_NOT_RUN
     assert capsys.readouterr().err.count("Did you mean 'check'?") == 1

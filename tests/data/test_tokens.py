@@ -18,7 +18,6 @@ from repro.data.tokens import (
     tokenize,
     write_tokens,
 )
-from repro.storage import arrays
 
 TEXTS = ["A short one.", "", "Zweitens: ein längerer Satz, with émojis 🎉 and unfriendliness", "word " * 50, "é"]
 
@@ -107,32 +106,18 @@ def test_blocks_write_the_same_files(tmp_path: Path, size: int) -> None:
     assert np.array_equal(loaded.pad([3, 1])[0], tokens.pad([3, 1])[0])
 
 
-def test_opening_reads_no_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest id is read from a note, also for joined parts. Files without a note, as older ones, are scanned."""
+def test_joined_tokens_match_one_call(tmp_path: Path) -> None:
+    """The largest id is stored with the ids, also for joined parts."""
     for name in ("a", "b"):
         write_tokens(tmp_path / name, [TEXTS], load_tokenizer("minilm"), 16)
-    (tmp_path / "b" / BOUNDS_FILE).unlink()
     (tmp_path / "whole").mkdir()
     join_tokens(tmp_path / "whole", [tmp_path / "b", tmp_path / "a"])
-    scanned: list[str] = []
-    scan = arrays._find_min_and_max
-
-    def record_scan(array: np.memmap) -> tuple[int, int]:
-        scanned.append(Path(str(array.filename)).name)
-        return scan(array)
-
-    monkeypatch.setattr(arrays, "_find_min_and_max", record_scan)
     tokens = tokenize(TEXTS, load_tokenizer("minilm"), 16)
     largest = int(tokens.ids.max())
     for name, num_texts in (("a", len(TEXTS)), ("whole", 2 * len(TEXTS))):
         assert len(load_tokens(tmp_path / name, num_words=largest + 1)) == num_texts
         with pytest.raises(ValueError, match=f"holds ids up to {largest}"):
             load_tokens(tmp_path / name, num_words=largest)
-    assert not scanned
-    with pytest.raises(ValueError, match="holds numbers from"):
-        load_tokens(tmp_path / "b", num_words=largest)
-    load_tokens(tmp_path / "b", num_words=largest + 1)
-    assert set(scanned) == {"ids.npy", "offsets.npy"}
     np.save(tmp_path / "a" / "offsets.npy", tokens.offsets[:-1])
     with pytest.raises(ValueError, match="does not cut"):
         load_tokens(tmp_path / "a")

@@ -3,7 +3,6 @@
 An oddity is applied if the content shows it, changes the score, and is recorded with it.
 """
 
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from repro.evaluate import first_stage
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import read_run, score, search_bm25
 from repro.evaluate.suites import TOP_K, EvaluationOutputs, evaluate_bm25
-from repro.evaluate.trec import read_judgements
 from repro.report.scores import list_notes
 from repro.spec import base
 from tests.analyses.by_hand import make_inputs
@@ -231,9 +229,6 @@ def test_impossible_split_is_refused(folder: Path, rows: str, message: str) -> N
     (folder / "qrels/test.tsv").write_text(HEAD + rows)
     with pytest.raises(ValueError, match=message):
         load_beir(folder)
-    (folder / "flat.qrels").write_text(rows)
-    with pytest.raises(ValueError, match=message):
-        read_judgements(folder / "flat.qrels")
 
 
 @pytest.mark.parametrize(
@@ -249,15 +244,10 @@ def test_unusual_judgements_are_read(folder: Path, rows: str, expected: dict[str
     assert load_beir(folder).judgements == expected
 
 
-@pytest.mark.parametrize(
-    "head", ["query-id\tcorpus-id\tscore", "Query_ID\tcorpus_id\tscore", "query_id corpus_id score"]
-)
-def test_run_scoring_skips_a_header(folder: Path, head: str) -> None:
-    path = folder / "qrels/test.tsv"
-    path.write_text(f"{head}\nq1\td1\t1\nq2\td2\t0\n")
-    assert read_judgements(path) == {"q1": {"d1": 1}, "q2": {"d2": 0}}
-    if "\t" in head:
-        assert load_beir(folder).judgements == read_judgements(path)
+@pytest.mark.parametrize("head", ["query-id\tcorpus-id\tscore", "Query_ID\tcorpus_id\tscore"])
+def test_headers_are_skipped(folder: Path, head: str) -> None:
+    (folder / "qrels/test.tsv").write_text(f"{head}\nq1\td1\t1\nq2\td2\t0\n")
+    assert load_beir(folder).judgements == {"q1": {"d1": 1}, "q2": {"d2": 0}}
 
 
 def test_queries_without_relevant_score_0(folder: Path) -> None:
@@ -269,28 +259,6 @@ def test_queries_without_relevant_score_0(folder: Path) -> None:
     values = score(run, retrieval.judgements)["ndcg_at_10"]
     assert values.tolist() == pytest.approx([reference[query]["ndcg_cut_10"] for query in ("q1", "q2")])
     assert values[1] == 0
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"q Q0 d 1 0.5 t\nq Q0 d 2 0.4 t\n", "line 2.*ranked for q before"),
-        (b"q Q0 d 1 nan t\n", "line 1.*its score is nan"),
-        (b"q Q0 d 1 1e999 t\n", "line 1.*its score is inf"),
-        (b"q Q0 d 1 x t\n", "line 1.*its score is 'x'"),
-        (b"q Q0 d\n", "line 1.*3 columns"),
-        (b"a" * 10**6, "line 1.*1 columns"),
-        ("q Q0 d 1 0.5 t\n".encode("utf-16"), "not UTF-8 after line 0; it is UTF-16: iconv"),
-        ("q Q0 d 1 0.5 t\nq Q0 \xe9 1 0.4 t\n".encode("latin-1"), "not UTF-8.*iconv -f CP1252"),
-        (gzip.compress(b"q Q0 d 1 0.5 t\n", mtime=0)[:-6], "is damaged"),
-        (b"\x1f\x8bxx", "is damaged"),
-    ],
-)
-def test_malformed_run_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
-    (tmp_path / "x.run").write_bytes(data)
-    with pytest.raises(ValueError, match=message) as caught:
-        read_run(tmp_path / "x.run")
-    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("name", ["/tmp/x", "../../x", "..", "", "a\nb", "x" * 200, 3, None, ["a"]])

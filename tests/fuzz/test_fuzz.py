@@ -5,7 +5,6 @@ Any other error is a bug. A command must not end with exit code 70. About a thou
 `FUZZ=1 pytest -m fuzz` runs about three thousand.
 """
 
-import gzip
 import io
 import json
 import os
@@ -32,15 +31,12 @@ from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder,
 from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.readers import read_foreign_rows, unpack
-from repro.evaluate.retrieval import read_run
-from repro.evaluate.trec import read_judgements
 from repro.interop.safe_weights import read_safetensors
 from repro.model.config import ModelConfig, load_config
 from repro.records.lookup import read_runs
 from repro.records.store import read_record, write_record
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.storage.arrays import load_array
 from repro.storage.lease import get_last_owner
 from repro.train.checkpoint import TrainState, read_checkpoint, read_metrics, write_checkpoint
 from slurm.profiles import _read, _tables, load_profile
@@ -180,10 +176,6 @@ READERS: dict[str, Reader] = {
     "queries.jsonl": (write_collection, "x/queries.jsonl", lambda path: load_beir(path.parent)),
     "qrels": (write_collection, "x/qrels/test.tsv", lambda path: load_beir(path.parent.parent)),
     "suite.json": (write_collection, "suite.json", lambda path: load_suite(path.parent)),
-    "judgements": (writer("x.qrels", "q 0 d 1\nq 0 e 0\n"), "x.qrels", read_judgements),
-    "run": (writer("x.run", "q Q0 d 1 0.5 t\nq Q0 e 2 0.4 t\n"), "x.run", read_run),
-    "run, gzipped": (lambda folder: (folder / "x.run").write_bytes(gzip.compress(b"q Q0 d 1 0.5 t\n")), "x.run",
-                     read_run),
     "jsonl": (writer("x.jsonl", '{"query": "a", "document": ["b"], "negatives": ["c"]}\n' * 3), "x.jsonl",
               lambda path: list(read_foreign_rows(path))),
     "csv": (writer("x.csv", 'query,document\na,b\n"c, d",e\n'), "x.csv", lambda path: list(read_foreign_rows(path))),
@@ -202,8 +194,6 @@ READERS: dict[str, Reader] = {
              read_runs),
     "pairs": (lambda folder: write_pairs(folder / "x.arrow", iter(ROWS)), "x.arrow",
               lambda path: read_pairs(path).texts("query", np.arange(len(read_pairs(path))))),
-    "npy": (lambda folder: np.save(folder / "x.npy", np.arange(50)), "x.npy",
-            lambda path: load_array(path, kind="i", shape=(50,), below=50)),
     "owner": (writer("000001.json", '{"host": "a", "pid": 1, "machine": "m", "born": "1", "dead_after_seconds": 9}'),
               "000001.json", lambda path: get_last_owner(path.parent)),
     "checkpoint": (write_small_checkpoint, "checkpoint.safetensors", read_small_checkpoint),

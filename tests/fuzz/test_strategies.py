@@ -25,8 +25,6 @@ from safetensors.numpy import load
 
 from repro.data.beir import QRELS_HEADER, Retrieval, load_beir, load_suite, write_beir_folder
 from repro.data.readers import read_foreign_rows
-from repro.evaluate.retrieval import read_run
-from repro.evaluate.trec import read_judgements
 from repro.interop.safe_weights import read_safetensors
 from repro.records.lookup import read_runs
 from repro.records.store import compute_content_digest, read_record, write_record
@@ -192,37 +190,6 @@ def test_suites_stay_inside_their_folder(tmp_path: Path, content: Any) -> None:
         assert all(dataset.path.parent == tmp_path for dataset in suite.datasets)
         assert not {*families, "mean"} & {*names} and "mean" not in families
         assert len(set(names)) == len(names) == len(content["datasets"])
-
-
-# ---- TREC
-
-
-spaces = st.sampled_from([" ", "\t", "  ", " \t"])
-
-
-@with_examples
-@given(st.dictionaries(words, st.dictionaries(words, st.floats(allow_nan=False, allow_infinity=False), min_size=1),
-                       min_size=1, max_size=3), spaces)  # fmt: skip
-def test_runs_survive_round_trip(tmp_path: Path, run: dict[str, dict[str, float]], space: str) -> None:
-    path = tmp_path / "x.run"
-    rows = [
-        [query, "Q0", document, str(rank), repr(score), "t"]
-        for query, hits in run.items()
-        for rank, (document, score) in enumerate(hits.items())
-    ]
-    path.write_text("".join(space.join(row) + "\n" for row in rows), encoding="utf-8")
-    assert read_run(path) == run
-
-
-@with_examples
-@given(st.lists(st.lists(words | plain.map(str), max_size=7), max_size=4), st.booleans())
-def test_odd_runs_are_finite_or_refused(tmp_path: Path, rows: list[list[str]], is_run: bool) -> None:
-    path = tmp_path / "x.txt"
-    text = "\n".join(" ".join(row) for row in rows)
-    path.write_text(text, encoding="utf-8", errors="surrogatepass")
-    hits_by_query = read_or_refuse(lambda: (read_run if is_run else read_judgements)(path), path) or {}
-    values = [value for hits in hits_by_query.values() for value in hits.values()]
-    assert all(map(math.isfinite, values)) and len(values) <= len(text.splitlines())
 
 
 # ---- runs, profiles, weights, records

@@ -4,7 +4,6 @@ import os
 import resource
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,30 +18,21 @@ from repro.storage.platform_info import count_usable_cores, measure_free_bytes, 
 from repro.train.loop import measure_memory_bytes
 from tests.commands import get_exit_code
 
-HOMES = {
-    "file": ("FILE", "FILE is not a folder, since FILE is a file"),
-    "below a file": ("FILE/deep/er", "FILE/deep/er is not a folder, since FILE is a file"),
-    "uncreatable": ("/proc/nope", "/proc/nope cannot be created (No such file or directory)"),
-}
-COMMANDS = ("run table1 --scale smoke", "launch table1 --scale smoke", "status table1", "data import FILE --name x")
+COMMANDS = ("run table1 --scale smoke", "launch table1 --scale smoke", "data import FILE --name x")
 
 
-@pytest.mark.parametrize(
-    ("home_name", "command"),
-    [*product(["file", "below a file"], COMMANDS), *product(["uncreatable"], COMMANDS[:2])],
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_unusable_home_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home_name: str, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     """The error is one line that names the folder, before any run starts."""
     file = tmp_path / "file"
     file.write_text('{"query": "a", "document": "b"}')
-    folder, reason = (text.replace("FILE", str(file)) for text in HOMES[home_name])
-    monkeypatch.setenv("REPRO_HOME", folder)
-    assert get_exit_code(*command.replace("FILE", str(file)).split()) == EXIT_NOT_RUN
-    output, error = capsys.readouterr()
-    assert error.startswith(f"error: REPRO_HOME={reason}")
-    assert error.count("\n") == 1 and "run 1 of" not in output
+    for home in (file, file / "deep"):
+        monkeypatch.setenv("REPRO_HOME", str(home))
+        assert get_exit_code(*command.replace("FILE", str(file)).split()) == EXIT_NOT_RUN
+        output, error = capsys.readouterr()
+        assert str(home) in error and error.count("\n") == 1 and "run 1 of" not in output
 
 
 def test_list_ignores_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,24 +55,6 @@ def test_tilde_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (get_home(), get_data_folder()) == (tmp_path / "mine", tmp_path / "data")
     monkeypatch.setenv("REPRO_DATA", "")
     assert get_data_folder() == tmp_path / "mine" / "data"
-
-
-IMPOSSIBLE_HOMES = {
-    "FOLDER/loop": "links form a cycle",
-    "FOLDER/loop/deeper": "links form a cycle",
-    "FOLDER/\udcff": "is not UTF-8",
-    " ": "only white space",
-    "~nobody-of-this-name/x": "REPRO_HOME=~nobody-of-this-name/x",
-}
-
-
-@pytest.mark.parametrize(("value", "message"), IMPOSSIBLE_HOMES.items(), ids=IMPOSSIBLE_HOMES.values())
-def test_impossible_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, message: str) -> None:
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    monkeypatch.setenv("REPRO_HOME", value.replace("FOLDER", str(tmp_path)))
-    with pytest.raises(ValueError, match=message) as refused:
-        get_home()
-    str(refused.value).encode()
 
 
 def test_notebook_backend_is_ignored(tmp_path: Path) -> None:
@@ -114,8 +86,6 @@ def test_cores_are_those_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("0::/pod/app\n", "pod", {"cpu.max": "400000 100000\n"}, 4),
         ("0::/\n", "", {"cpu.max": "50000 100000\n"}, 1),
         ("0::/\n", "", {"cpu.max": "max 100000\n"}, 64),
-        ("3:cpu,cpuacct:/pod\n0::/\n", "cpu/pod", {"cpu.cfs_quota_us": "250000", "cpu.cfs_period_us": "100000"}, 2),
-        ("1:cpu:/\n0::/\n", "cpu", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, 64),
     ],
 )
 def test_quota_of_a_container_limits_cores(
@@ -148,30 +118,17 @@ def test_peak_memory_is_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure_memory_bytes(torch.device("cpu")) < 2 * counted
 
 
-@pytest.mark.parametrize(
-    ("listing", "files"),
-    [
-        ("0::/slurm/job_7/step_0\n", ("", "memory.max", "memory.current", "inactive_file")),
-        (
-            "3:cpu,cpuacct:/\n5:memory:/slurm/job_7/step_0\n0::/\n",
-            ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ),
-    ],
-    ids=["v2", "v1"],
-)
-def test_limit_of_a_job_bounds_free_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, files: tuple[str, ...]
-) -> None:
+def test_limit_of_a_job_bounds_free_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job's limit is set above the group of its process. Its page cache can be reclaimed."""
-    root, limit, usage, cache = files
-    job = tmp_path / "groups" / root / "slurm" / "job_7"
+    job = tmp_path / "groups" / "slurm" / "job_7"
     (job / "step_0").mkdir(parents=True)
-    (job / "step_0" / limit).write_text("max\n")
-    for name, content in ((limit, "8000\n"), (usage, "5000\n"), ("memory.stat", f"anon 1000\n{cache} 3000\n")):
+    (job / "step_0" / "memory.max").write_text("max\n")
+    contents = {"memory.max": "8000\n", "memory.current": "5000\n", "memory.stat": "anon 1000\ninactive_file 3000\n"}
+    for name, content in contents.items():
         (job / name).write_text(content)
-    (tmp_path / "own").write_text(listing)
+    (tmp_path / "own").write_text("0::/slurm/job_7/step_0\n")
     monkeypatch.setattr(platform_info, "OWN_CGROUPS", tmp_path / "own")
     monkeypatch.setattr(platform_info, "CGROUPS", tmp_path / "groups")
     assert measure_free_bytes() == 8000 - (5000 - 3000)
-    (job / limit).write_text("max\n")
+    (job / "memory.max").write_text("max\n")
     assert (measure_free_bytes() or 0) > 2**20, "without a limit, the memory of the machine"
