@@ -41,8 +41,13 @@ def make_printable(text: str) -> str:
 
 
 def format_suggestion(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str:
-    """Return ", did you mean X?" if a known word is spelt almost like `word`, else an empty string."""
-    matches = get_close_matches(word, list(known), n=1, cutoff=likeness)
+    """Return ", did you mean X?" if a known word is spelt almost like `word` or abbreviated by it, else "".
+
+    For example, "lr" abbreviates "learning_rate".
+    """
+    candidates = list(known)
+    abbreviated = [name for name in candidates if "".join(part[:1] for part in name.split("_")) == word]
+    matches = get_close_matches(word, candidates, n=1, cutoff=likeness) or abbreviated
     return f", did you mean {matches[0]!r}?" if matches else ""
 
 

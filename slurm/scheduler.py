@@ -7,7 +7,6 @@ import pwd
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -143,37 +142,6 @@ def hide_enclosing_job() -> Iterator[int]:
         yield len(removed)
     finally:
         os.environ.update(removed)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether Slurm would accept a script, with its message."""
-
-    is_accepted: bool
-    message: str
-
-
-def try_script(script: str) -> Verdict:
-    """Return the result of `sbatch --test-only` for a script. Submits nothing.
-
-    Drops dependencies, because the jobs do not exist yet. Raises ValueError if Slurm is not available.
-    """
-    if shutil.which("sbatch") is None:
-        raise ValueError("this machine has no sbatch: check a site on its login node")
-    independent_script = "".join(
-        line for line in script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency=")
-    )
-    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
-        file.write(independent_script)
-        file.flush()
-        try:
-            command = ["sbatch", "--test-only", file.name]
-            with hide_enclosing_job():
-                completed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            return Verdict(False, f"sbatch did not respond within {TIMEOUT_SECONDS} seconds")
-    lines = filter(str.strip, (completed.stdout + completed.stderr).splitlines())
-    return Verdict(completed.returncode == 0, "; ".join(line.removeprefix("sbatch: ") for line in lines))
 
 
 def cancel(job_ids: Iterable[str]) -> None:

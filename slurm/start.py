@@ -7,25 +7,23 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from repro.pipeline.corpora import check_available
 from repro.planning.clusters import find_oversized
 from repro.planning.cost import list_missing_trainings
 from repro.planning.requirements import check_encoders
-from repro.records.store import split_recorded
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import run_id
 from repro.storage.lease import acquire, get_last_owner, get_live_owner
-from repro.storage.paths import get_local_records, get_sweeps_folder
+from repro.storage.paths import get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
 from slurm.batches import order_batches
 from slurm.limits import list_exceeded_limits, make_profile_plan
 from slurm.local import make_local_slots, run_locally
 from slurm.profiles import Profile
-from slurm.scheduler import Verdict, get_max_array_size, try_script
 from slurm.scheduler import cancel as scancel
+from slurm.scheduler import get_max_array_size
 from slurm.states import get_run_item
 from slurm.status import RunStatus, Snapshot, read_stage_state
 from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_run
@@ -36,26 +34,19 @@ LEFT_OUT = "left out"
 """Outcome of a requested item that was not started."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchOptions:
-    """Options of a launch."""
-
-    retry: bool = False  # also restart failed and cancelled runs
-    limit: int | None = None  # maximum number of runs
-    allow_dirty: bool = False  # allow uncommitted changes at scales that require a commit
-
-
 def start(
-    runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions, progress: Progress
+    runs: Sequence[Run], profile: Profile, *, sweep: str, progress: Progress, retry: bool = False
 ) -> dict[str, str]:
-    """Start missing runs. Return the outcome of each item (local) or its job (Slurm), including skipped ones.
+    """Start missing runs, with `retry` also failed and cancelled ones.
+
+    Return the outcome of each item (local) or its job (Slurm), including skipped ones.
 
     Requested items that are not started, because they failed before or are impossible, have the outcome "left out".
     Raises ValueError before anything starts if data or encoders are missing, the code is uncommitted, or Slurm refuses.
     """
-    code = check_code(runs, allow_dirty=options.allow_dirty)
+    code = check_code(runs)
     with hold_launch_lock(progress):
-        tasks, skipped = _select_tasks(runs, profile, options, code=code, progress=progress)
+        tasks, skipped = _select_tasks(runs, profile, retry=retry, code=code, progress=progress)
         to_start = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
         check_available(to_start)
         check_encoders(to_start)
@@ -65,22 +56,22 @@ def start(
         max_array_size = _read_max_array_size() if profile.on == "slurm" else 0
         slots = [] if profile.on == "slurm" else make_local_slots(profile)
         if profile.on == "slurm":
-            return outcomes | _start_on_slurm(tasks, profile, sweep, max_array_size, options.retry, progress)
+            return outcomes | _start_on_slurm(tasks, profile, sweep, max_array_size, retry, progress)
         # Only after all checks: a refused launch must keep the reason why a run failed.
-        if options.retry:
+        if retry:
             for task in tasks:
                 task.item.clear_failure()
     # The local queue runs for hours, so it starts after the lock is released.
     return outcomes | run_locally(tasks, slots, sweep=sweep, progress=progress)
 
 
-def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions) -> Iterator[tuple[str, str]]:
+def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, retry: bool = False) -> Iterator[tuple[str, str]]:
     """Return the name and exact script of each batch of a launch. Starts nothing."""
     if profile.on != "slurm":
-        hint = "`launch` without --dry-run starts the runs here, `run --dry-run` lists them"
+        hint = "`launch` without --dry-run starts the runs here, `plan` lists them"
         raise ValueError(f"profile {profile.name} is this machine's queue, which has no script to print; {hint}")
-    code = check_code(runs, allow_dirty=options.allow_dirty)
-    tasks, _ = _select_tasks(runs, profile, options, code=code, progress=lambda line: None)
+    code = check_code(runs)
+    tasks, _ = _select_tasks(runs, profile, retry=retry, code=code, progress=lambda line: None)
     yield from _list_scripts(tasks, profile, sweep)
 
 
@@ -92,22 +83,6 @@ def _list_scripts(tasks: Sequence[Task], profile: Profile, sweep: str) -> Iterat
         add_run_dependencies(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size
     )
     yield from Launch(profile, sweep).scripts(batches)
-
-
-def check_site(
-    runs: Sequence[Run], profile: Profile, *, sweep: str, options: LaunchOptions
-) -> Iterator[tuple[str, Verdict]]:
-    """Return the name of each batch of a launch and Slurm's answer to its script. Submits nothing.
-
-    Includes runs that are already queued. Includes recorded runs if there are no others.
-    """
-    if profile.on != "slurm":
-        raise ValueError(f"profile {profile.name} is this machine's queue: there is no site to check")
-    unique = list(dict.fromkeys(runs))
-    selected = (split_recorded(unique, [get_local_records()])[1] or unique)[: options.limit]
-    tasks = build_tasks(selected, profile, code=check_code(runs, allow_dirty=options.allow_dirty))
-    for name, script in _list_scripts(tasks, profile, sweep):
-        yield name, try_script(script)
 
 
 def _read_max_array_size() -> int:
@@ -172,12 +147,12 @@ def hold_launch_lock(progress: Progress) -> Iterator[None]:
 
 
 def _select_tasks(
-    runs: Sequence[Run], profile: Profile, options: LaunchOptions, *, code: dict[str, object], progress: Progress
+    runs: Sequence[Run], profile: Profile, *, retry: bool, code: dict[str, object], progress: Progress
 ) -> tuple[list[Task], list[str]]:
     """Return the jobs to start and the names of skipped items, after logging the reason for each."""
     snapshot = Snapshot()
     statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
-    missing = [run for run, status in statuses.items() if status.may_launch(profile.on, retry=options.retry)]
+    missing = [run for run, status in statuses.items() if status.may_launch(profile.on, retry=retry)]
     # A launch never overwrites an unreadable record.
     skipped = {
         status.id: f"run {status.id}: {status.reason}" for status in statuses.values() if status.state == "unreadable"
@@ -185,15 +160,13 @@ def _select_tasks(
     # The clustering or the training of these would be refused, possibly after days of embedding.
     skipped |= {run_id(run): reason for run, reason in find_oversized(missing).items()}
     possible = [run for run in missing if run_id(run) not in skipped]
-    if options.limit is not None:
-        possible = _take_unblocked(possible, profile, options, code=code, skipped=skipped)
     tasks = build_tasks(possible, profile, code=code)
-    if not options.retry:
+    if not retry:
         skipped |= _find_blocked(tasks)
     chosen = [run for run in possible if run_id(run) not in skipped]
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
     stopped_ids: list[str] = []
-    if not options.retry:
+    if not retry:
         stopped_ids = [status.id for status in statuses.values() if status.state in ("failed", "cancelled")]
     if stopped_ids:
         message += f", {len(stopped_ids)} failed or cancelled (--retry restarts them)"
@@ -207,29 +180,6 @@ def _select_tasks(
     for reason in skipped.values():
         progress(f"skipped: {reason}")
     return [task for task in tasks if task.name not in skipped], [*skipped, *stopped_ids]
-
-
-def _take_unblocked(
-    runs: Sequence[Run],
-    profile: Profile,
-    options: LaunchOptions,
-    *,
-    code: dict[str, object],
-    skipped: dict[str, str],
-) -> list[Run]:
-    """Return the first runs that can start, as many as the limit, and add blocked ones to `skipped`.
-
-    Later runs are not checked, because their data may be missing.
-    """
-    chosen: list[Run] = []
-    for run in runs:
-        if len(chosen) == options.limit:
-            break
-        blocked = {} if options.retry else _find_blocked(build_tasks([run], profile, code=code))
-        skipped |= blocked
-        if run_id(run) not in blocked:
-            chosen.append(run)
-    return chosen
 
 
 def _find_blocked(tasks: list[Task]) -> dict[str, str]:

@@ -49,13 +49,13 @@ class Task:
         return list_missing_trainings(run_from_fields(self.job.run)) if self.item.kind == "run" else ()
 
 
-def check_code(runs: Iterable[Run], *, allow_dirty: bool) -> dict[str, Any]:
+def check_code(runs: Iterable[Run]) -> dict[str, Any]:
     """Return the code identity with a digest. Raises ValueError if a run at a careful scale has uncommitted code."""
     code = get_code_identity()
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
-    reason = _explain_missing_commit(code) if scales and not allow_dirty else ""
+    reason = _explain_missing_commit(code) if scales else ""
     if reason:
-        raise ValueError(f"{reason}, or use --allow-dirty: runs at {scales} record the commit of their code")
+        raise ValueError(f"{reason}: runs at {scales} record the commit of their code")
     return code | {"source": compute_source_digest()}
 
 

@@ -38,10 +38,16 @@ def shared_home(own_home: Path, module_home: Path, monkeypatch: pytest.MonkeyPat
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the files that take longest first, and skip slow tests unless CI or SLOW is set."""
+    """Run the files that take longest first, skip slow tests unless CI or SLOW is set, and those for a GPU."""
     # Workers take whole files. A long file that starts last would keep one worker busy after the others have ended.
     long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("slurm")}
     items.sort(key=lambda item: item.path not in long)
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu:
+        import torch
+
+        for item in on_gpu if not torch.cuda.is_available() else ():
+            item.add_marker(pytest.mark.skip(reason="torch sees no GPU"))
     if os.environ.get("CI") or os.environ.get("SLOW"):
         return
     skip = pytest.mark.skip(reason="takes minutes: set SLOW=1 or CI=true to run it")

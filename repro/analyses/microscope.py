@@ -6,8 +6,7 @@ Shapes: B pairs of the batch, H hard negatives per pair, M = B (1 + H) documents
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,10 +65,6 @@ class Explanation:
     difficulty: float
     masked_fraction: float
     pairs: tuple[Pair, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the explanation as plain values."""
-        return asdict(self)
 
 
 def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress = print) -> Explanation:

@@ -1,8 +1,8 @@
 """Error handling of the command line: every exception ends in one line and an exit code.
 
-A user error (a bad value, a file, a full disk, a missing package) prints one line and exits with 2. Anything else is a
-bug: one line names it and the file with a full report, and the exit code is 70. `--debug` shows the traceback in both
-cases.
+A user error (a bad value, a damaged file, a full disk, a missing package) prints one line and exits with 2. Errors of the
+libraries that read the user's files are user errors too. Anything else is a bug and exits with 70. `--debug` shows the
+traceback in both cases.
 """
 
 from __future__ import annotations
@@ -11,22 +11,41 @@ import errno
 import os
 import signal
 import sys
-import time
 import traceback
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, print_progress
 from repro.stopping import Stopped, unwrap_stop
 from repro.storage.files import MAKE_ROOM
-from repro.storage.paths import get_home
 from repro.text import shorten
 
 EXIT_BUG = 70
 """A bug in this program: EX_SOFTWARE of sysexits."""
 EXIT_PIPE = 141
 """The reader of stdout has closed it, for example `head`."""
-USER_ERRORS = (ValueError, OSError, MemoryError, ModuleNotFoundError)
+USER_ERRORS = (ValueError, OSError, EOFError, OverflowError, MemoryError, ModuleNotFoundError)
+"""JSON, TOML, text encodings and most errors of pyarrow are kinds of ValueError. A date out of range is an overflow."""
+READING_LIBRARIES = frozenset(
+    {
+        *(
+            "json",
+            "tomllib",
+            "_csv",
+            "gzip",
+            "zlib",
+            "_lzma",
+            "bz2",
+            "zipfile",
+            "tarfile",
+            "struct",
+            "yaml",
+            "dateutil",
+        ),
+        *("datasets", "fsspec", "huggingface_hub", "pyarrow", "safetensors", "tokenizers"),
+        *("sentence_transformers", "transformers"),
+    }
+)
+"""Libraries that read files of the user. What they raise is an error in a file, whatever its type."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 PERMISSION_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
 FOLDER_ADVICE = "name another folder (set REPRO_HOME for the files of this program)"
@@ -67,7 +86,7 @@ def run_with_error_handling(action: Callable[[], int | None]) -> int:
             # click mistakes any end of file for Ctrl-D
             return _print_error(stop.__cause__, show_traceback)
         return EXIT_STOPPED
-    except Exception as error:  # noqa: BLE001 — the only catch-all
+    except BaseException as error:  # noqa: BLE001 — the only catch-all; a panic of Rust is no Exception
         return _print_error(error, show_traceback)
 
 
@@ -96,44 +115,75 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
     """Print an exception as one line and return its exit code."""
     if show_traceback:
         traceback.print_exception(error)
+    message = shorten(" ".join(_describe(error).split()), MAX_LINE_CHARACTERS)
+    if not is_user_error(error):
+        print_progress(f"bug: {message}; {DEBUG} shows the traceback, please report it")
+        return EXIT_BUG
+    print_progress(f"error: {message}")
+    return EXIT_NOT_RUN
+
+
+def is_user_error(error: BaseException) -> bool:
+    """Return whether an error is one of the user, a file or the machine, and not a bug of this program."""
+    return isinstance(error, USER_ERRORS) or _is_gpu_full(error) or _is_disk_full(error) or is_raised_by_reader(error)
+
+
+def _describe(error: BaseException) -> str:
+    """Return the cause of an error and, for some kinds, a remedy."""
+    message = str(error) or type(error).__name__
     # faiss has two packages, so the message names both extras.
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
-        print_progress("error: faiss is not installed; install this project with [cpu], or [gpu] for CUDA")
-        return EXIT_NOT_RUN
-    message = shorten(" ".join(str(error).split()), MAX_LINE_CHARACTERS)
-    # by name, because importing torch takes a second
-    if type(error).__name__ == "OutOfMemoryError":
-        print_progress(
-            f"error: the GPU is out of memory ({message}): give each process a GPU of its own; in training, smaller "
-            "numbers of texts also help, such as REPRO_CHUNKS=32,32"
+        return "faiss is not installed; install this project with [cpu], or [gpu] for CUDA"
+    if _is_gpu_full(error):
+        return (
+            f"the GPU is out of memory ({message}): give each process a GPU of its own; in training, smaller numbers of "
+            "texts also help, such as REPRO_CHUNKS=32,32"
         )
-        return EXIT_NOT_RUN
-    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
-        message = f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
+    if _is_disk_full(error):
+        return f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
     if isinstance(error, OSError) and error.errno in PERMISSION_ERRORS:
-        message = f"{message}; no incomplete file remains: give yourself the permission, or {FOLDER_ADVICE}"
-    if isinstance(error, USER_ERRORS):
-        print_progress(f"error: {message or type(error).__name__}")
-        return EXIT_NOT_RUN
-    print_progress(f"bug: {type(error).__name__}: {message}; {_write_report(error)}")
-    return EXIT_BUG
+        return f"{message}; no incomplete file remains: give yourself the permission, or {FOLDER_ADVICE}"
+    if not isinstance(error, USER_ERRORS):
+        # such as KeyError, whose text is a name only
+        message = f"{type(error).__name__}: {message}"
+    return ": ".join([*getattr(error, "__notes__", ()), message])
 
 
-def _write_report(error: BaseException) -> str:
-    """Write a bug report for the maintainers, and return a sentence with its path or the reason it was not written."""
-    from repro.records.provenance import get_code_identity, list_versions
+def is_raised_by_reader(error: BaseException) -> bool:
+    """Return whether an error or its cause comes from a library that reads files of the user.
 
-    path = get_home() / "bugs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    lines = [
-        f"command: {sys.argv!r}",
-        f"code: {get_code_identity()}",
-        f"versions: {list_versions()}",
-        f"cwd: {Path.cwd()}",
-        "",
-    ]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([*lines, "".join(traceback.format_exception(error))]), encoding="utf-8")
-    except OSError as write_error:
-        return f"no report could be written ({write_error}); {DEBUG} shows the traceback"
-    return f"please send the report {path}"
+    That is its class, or the code that raised it. `tokenizers` is written in Rust: it has no frames, and raises plain
+    exceptions and panics.
+    """
+    links = list(_iterate_causes(error))
+    is_from_rust = any(type(link) is Exception or type(link).__name__ == "PanicException" for link in links)
+    return is_from_rust or any(not READING_LIBRARIES.isdisjoint(_list_origins(link)) for link in links)
+
+
+def _list_origins(error: BaseException) -> Iterator[str]:
+    """Yield the packages that define the class of an error, and the package of the frame that raised it."""
+    yield from (kind.__module__.partition(".")[0] for kind in type(error).__mro__)
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if frames:
+        yield str(frames[-1][0].f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
+        yield error
+        error = error.__cause__
+
+
+def _is_gpu_full(error: BaseException) -> bool:
+    # by name, because importing torch takes a second
+    return type(error).__name__ == "OutOfMemoryError"
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """Return whether the disk is full. Libraries wrap this error, some as text only."""
+    return any(
+        (isinstance(link, OSError) and link.errno in DISK_FULL_ERRORS) or "No space left on device" in str(link)
+        for link in _iterate_causes(error)
+    )

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from repro.cli.common import AsJson, print_json
 from repro.spec import FIELDS, Run
 from repro.spec.axes import describe_type
 from repro.spec.scales import ORDER, SCALES
@@ -18,7 +17,6 @@ from repro.text import ABSENT, format_suggestion, shorten
 
 def fields(
     word: Annotated[str | None, typer.Argument(help="list only fields with this word in their name or meaning")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """List the fields of a run: type, range, default per scale and meaning. `launch table1 FIELD=A,B` varies a field."""
     from repro.report.formats import render
@@ -34,8 +32,6 @@ def fields(
                 f"no field has {shorten(repr(word))} in its name or meaning{hint or ';'} `repro fields` lists all"
             )
         rows = matches
-    if as_json:
-        return print_json(rows)
     if len(rows) == 1:
         [row] = rows
         defaults = tuple((scale, str(value)) for scale, value in row["defaults"].items())

@@ -54,7 +54,6 @@ def check(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="with --write: list the changes only, exit with 1 if there are any")
     ] = False,
-    show_all: Annotated[bool, typer.Option("--all", help="print the claims of companion papers, too")] = False,
     format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +75,7 @@ def check(
         # a csv holds one table, so papers are not separated
         render(make_claims_view(judged, f"claims at scale {scale}"), format)
     # Companion papers would fill a third screen, so each is one line unless the command line names it.
-    is_short = format == "text" and not show_all and (not what or list(what) == ["all"])
+    is_short = format == "text" and not what
     papers = {} if as_json or format == "csv" else group_by_paper(judged)
     for paper, paper_judgements in papers.items():
         summary = format_summary_line(paper_judgements)
@@ -89,7 +88,7 @@ def check(
             # a note, so that it is a comment in LaTeX
             render(replace(view, notes=(*view.notes, summary)), format)
     if is_short and not (write or as_json) and any(find_paper(judgement.claim.id) != MAIN for judgement in judged):
-        print_line("`repro check --all` prints the claims of companion papers in full")
+        print_line("`repro check all` prints the claims of companion papers in full")
     if write:
         from repro.cli.regenerate import regenerate
 
@@ -146,7 +145,6 @@ def explain_batch(
     scale: Scale = "desk",
     pairs: Annotated[int, typer.Option(min=1, help="number of pairs to print")] = 8,
     negatives: Annotated[int, typer.Option(min=0, help="number of hardest negatives per query")] = 3,
-    as_json: AsJson = False,
 ) -> None:
     """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
     selected_run = _find_run(what, where or [], scale)
@@ -156,8 +154,6 @@ def explain_batch(
     from repro.report.formats import render
 
     explanation = explain(selected_run, batch, num_negatives=negatives, progress=print_progress)
-    if as_json:
-        return print_json(explanation.as_dict())
     for view in make_explanation_views(explanation, num_pairs=pairs):
         render(view)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 import time
@@ -50,37 +49,26 @@ def launch(
     on: Annotated[str | None, typer.Option(help="local or slurm (default: as in the profile)")] = None,
     profile: Annotated[str | None, typer.Option(help="machine and resources (see slurm/README.md)")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="also start failed and cancelled runs")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="start at most this many runs")] = None,
-    allow_dirty: Annotated[
-        bool, typer.Option("--allow-dirty", help="allow uncommitted changes at scales small and large")
-    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="print the sbatch scripts of the runs that would start, submit nothing"),
-    ] = False,
-    check_site: Annotated[
-        bool, typer.Option("--check-site", help="check whether Slurm would accept each script, submit nothing")
     ] = False,
 ) -> None:
     """Start missing runs on this machine or on Slurm, and no run twice. Exit code 2: a run failed or was skipped."""
     from slurm import start as launches
     from slurm.profiles import choose
-    from slurm.start import LaunchOptions
 
     job_profile = choose(profile, on)
     sweep = get_sweep_name(what, scale)
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
     if unpublished and not runs:
         return print_line(ALL_PUBLISHED)
-    options = LaunchOptions(retry=retry, limit=limit, allow_dirty=allow_dirty)
     if dry_run:
-        return _print_scripts(list(launches.scripts(runs, job_profile, sweep=sweep, options=options)))
-    if check_site:
-        return _print_verdicts(dict(launches.check_site(runs, job_profile, sweep=sweep, options=options)))
+        return _print_scripts(list(launches.scripts(runs, job_profile, sweep=sweep, retry=retry)))
     check_home()
     if warning := find_other_writers():
         print_progress(f"caution: {warning}")
-    outcomes = launches.start(runs, job_profile, sweep=sweep, options=options, progress=print_line)
+    outcomes = launches.start(runs, job_profile, sweep=sweep, retry=retry, progress=print_line)
     if job_profile.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:
         print_line(_format_status_hint(what, scale, seed, all_seeds or (unpublished and not seed)))
     if launches.LEFT_OUT in outcomes.values() or (job_profile.on == "local" and set(outcomes.values()) - {"done"}):
@@ -107,21 +95,6 @@ def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
         print(f"# ---- {name}\n{script}")
     if not scripts:
         print_progress("nothing to submit: no run has to be started")
-
-
-def _print_verdicts(verdicts: dict[str, Any]) -> None:
-    """Print the scheduler's verdict on each script, similar scripts together. Exits with 2 if one was rejected."""
-    groups: dict[tuple[bool, str], list[str]] = {}
-    # scripts of one shape differ only in job counts and times
-    for name, verdict in verdicts.items():
-        groups.setdefault((verdict.is_accepted, re.sub(r"\d+", "#", verdict.message)), []).append(name)
-    for (is_accepted, _), names in groups.items():
-        similar = f" (and {count_noun(len(names) - 1, 'script')} like it)" if len(names) > 1 else ""
-        print_line(f"{'ok  ' if is_accepted else 'MISS'} {names[0]}{similar}: {verdicts[names[0]].message}")
-    if not verdicts:
-        print_line("nothing is missing, so there is no script to check; name runs that are not recorded here")
-    if not all(verdict.is_accepted for verdict in verdicts.values()):
-        raise typer.Exit(EXIT_NOT_RUN)
 
 
 def status(
@@ -163,18 +136,14 @@ def why(
         typer.Argument(metavar="RUN_OR_CLAIM", help="the beginning of a run's id, or a claim, for example T1.b"),
     ],
     scale: Annotated[str, typer.Option(help="scale of the claim")] = "desk",
-    as_json: AsJson = False,
 ) -> None:
     """Explain one run (state, reason, log, script, owners and scheduler state) or one claim."""
     if not ID_PREFIX.fullmatch(run):
         # so that a misspelt claim is not reported as an unknown run
-        return _explain_claim(run, scale, as_json)
+        return _explain_claim(run, scale)
     from slurm.status import explain_run
 
-    explanation = explain_run(find_run_by_id(run))
-    if as_json:
-        return print_json(explanation)
-    for name, value in explanation.items():
+    for name, value in explain_run(find_run_by_id(run)).items():
         if value in ("", None, [], 0):
             continue
         if isinstance(value, list):
@@ -183,7 +152,7 @@ def why(
             print_line(f"{name}: {value}")
 
 
-def _explain_claim(id: str, scale: str, as_json: bool) -> None:
+def _explain_claim(id: str, scale: str) -> None:
     """Print the explanation of a claim. Raises ValueError if no claim has this id."""
     from repro.planning.claim_text import explain_claim
     from repro.report.formats import render_line
@@ -193,8 +162,6 @@ def _explain_claim(id: str, scale: str, as_json: bool) -> None:
         lines = explain_claim(id, chosen)
     except ValueError as error:
         raise ValueError(f"{error}; no run has this id either, `repro plan` and `repro status` show ids") from error
-    if as_json:
-        return print_json(lines)
     for line in lines:
         render_line(line, hanging=len("  to decide   "))
 
@@ -274,14 +241,11 @@ def fetch(
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
     data_dir: DataDir = None,
-    dry_run: DryRun = False,
 ) -> None:
     """Download the requirements of runs, or declared data sets by name. Needs a network. If interrupted, it resumes."""
     for need in _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished):
         if need.is_here():
             print_line(f"here     {need.name}")
-        elif dry_run:
-            print_line(f"to fetch {need.name}: {need.how}")
         else:
             print_line(f"fetching {need.name}: {need.how}")
             need.download(print_line)
@@ -294,31 +258,19 @@ def verify(
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
     data_dir: DataDir = None,
-    as_json: AsJson = False,
 ) -> None:
     """Check that all requirements are here and unchanged, so that runs need no network. Exit code 2: one is missing.
 
     A corpus that a run builds without a network is not missing.
     """
-    needs = _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
-    rows = [
-        {
-            "need": need.name,
-            "is_here": need.is_here(),
-            "is_made_here": need.is_made_here,
-            "how": need.how,
-            "problems": need.problems(),
-        }
-        for need in needs
-    ]
-    is_good = [(row["is_here"] or row["is_made_here"]) and not row["problems"] for row in rows]
-    if as_json:
-        print_json(rows)
-    else:
-        for row, good in zip(rows, is_good, strict=True):
-            details = "" if good and row["is_here"] else ": " + "; ".join(row["problems"] or [row["how"]])
-            print_line(f"{'ok  ' if good else 'MISS'} {row['need']}{details}")
-    if not all(is_good):
+    is_complete = True
+    for need in _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished):
+        is_here, problems = need.is_here(), need.problems()
+        is_good = (is_here or need.is_made_here) and not problems
+        details = "" if is_good and is_here else ": " + "; ".join(problems or [need.how])
+        print_line(f"{'ok  ' if is_good else 'MISS'} {need.name}{details}")
+        is_complete = is_complete and is_good
+    if not is_complete:
         raise typer.Exit(EXIT_NOT_RUN)
 
 

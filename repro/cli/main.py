@@ -9,7 +9,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -24,7 +24,6 @@ from repro.cli.common import (
     EXIT_NOT_RUN,
     AllSeeds,
     AsJson,
-    DryRun,
     Named,
     Scale,
     Seeds,
@@ -196,7 +195,6 @@ def run(
     what: Named,
     scale: Scale = "desk",
     seed: Seeds = None,
-    dry_run: DryRun = False,
 ) -> None:
     """Run missing runs in this process, then show the artefacts. Exit code 2: a run could not start."""
     from repro.records.store import explain_unreadable, split_recorded
@@ -206,8 +204,6 @@ def run(
     scales = ", ".join(name for name in ORDER if any(run.scale == name for run in runs))
     requested = count_noun(len(set(runs)), "run")
     print_line(f"{requested} requested, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
-    if dry_run:
-        return plan(what, scale, seed)
     if missing:
         from repro.pipeline.corpora import check_available
         from repro.planning.clusters import check_domain_sizes
@@ -411,45 +407,22 @@ def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="also verify every record and stage against its digests and arrays")
     ] = False,
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="also test the GPU: equal numbers, ten steps at real shapes, FAISS")
-    ] = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Check this machine and list missing requirements per scale. With --deep or --gpu, exit code 2: a check failed."""
+    """Check this machine and list missing requirements per scale. With --deep, exit code 2: a check failed."""
     from repro.planning.doctor import check_deeply, run_checks
 
-    def print_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
-        for finding in findings:
-            if not as_json:
-                # print each finding immediately, because some take seconds
-                print_line(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.message}")
-            yield finding
-
-    findings = list(print_findings(run_checks()))
-    verified = list(print_findings(check_deeply())) if deep else []
-    if gpu:
-        verified += print_findings(_examine_gpu())
-    if as_json:
-        print_json([asdict(finding) for finding in [*findings, *verified]])
-    if not all(finding.good for finding in verified):
+    _print_findings(run_checks())
+    if deep and not _print_findings(check_deeply()):
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _examine_gpu() -> Iterator[Finding]:
-    """Yield the findings on the GPU, and write them to a file of their own."""
-    import torch
-
-    from repro.planning.gpu import check_gpu, find_gpu, write_findings
-
-    gpu = find_gpu()
-    yield gpu
-    if gpu.good:
-        findings = [gpu]
-        for finding in check_gpu(torch.device("cuda")):
-            findings.append(finding)
-            yield finding
-        print_progress(f"written: {write_findings(findings)}")
+def _print_findings(findings: Iterable[Finding]) -> bool:
+    """Print each finding immediately, because some take seconds. Return whether all are good."""
+    is_good = True
+    for finding in findings:
+        print_line(f"{'ok  ' if finding.good else 'MISS'} {finding.what}: {finding.message}")
+        is_good = is_good and finding.good
+    return is_good
 
 
 for verb in (*INSPECT_VERBS, *FIELD_VERBS, *JOB_VERBS, *EVALUATE_EXPORT_VERBS, *SEARCH_VERBS):

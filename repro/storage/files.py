@@ -77,6 +77,17 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+@contextmanager
+def name_in_errors(path: Path | str) -> Iterator[None]:
+    """Add a path to errors of the block that do not name it, for the line that the command line prints."""
+    try:
+        yield
+    except Exception as error:
+        if str(path) not in str(error):
+            error.add_note(str(path))
+        raise
+
+
 def write_json(path: Path, content: Any, *, lasts: bool = False) -> None:
     """Write plain values as an indented JSON file with sorted keys, atomically. `lasts` is that of `atomic_file`."""
     with atomic_file(path, lasts=lasts) as part:

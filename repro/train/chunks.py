@@ -12,7 +12,7 @@ On a CPU the budget is half of the memory that is free when a run starts, and at
 stores all its graphs. The sizes are stored in checkpoint and record, and a resumed run uses the stored sizes, so its
 numbers are reproducible.
 
-Training, `doctor --gpu` and the planner use the same estimate. This module does not import torch.
+Training and the planner use the same estimate. This module does not import torch.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def test_help_describes_every_argument(capsys: pytest.CaptureFixture[str], monke
     app(["run", "--help"], standalone_mode=False)
     output = capsys.readouterr().out
     assert "artefacts (table1, figure3, …), all, run ids" in output
-    assert "--dry-run" in output and "--no-" not in output
+    assert "--seed" in output and "--no-" not in output
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from repro.text import GIB
 from repro.train.chunks import estimate_first_stage_bytes, estimate_second_stage_bytes
 from repro.train.switches import Switches
 from slurm.profiles import Profile
-from slurm.start import LEFT_OUT, LaunchOptions, start
+from slurm.start import LEFT_OUT, start
 from tests.commands import ignore
 from tests.leases import take_lease
 
@@ -332,7 +332,7 @@ def test_impossible_first_phase_is_named() -> None:
     assert "a batch of 15 cannot be shared" in line
     profile = Profile(name="two", on="local", cpus_per_run=1, processes_per_run=2)
     with pytest.raises(ValueError, match="a batch of 15 cannot be shared"):
-        start([run], profile, sweep="t", options=LaunchOptions(), progress=ignore)
+        start([run], profile, sweep="t", progress=ignore)
 
 
 SMOKE = base("smoke", sampler="cluster", cluster_size=8)
@@ -346,7 +346,7 @@ def test_impossible_runs_are_left_out() -> None:
     assert f"impossible: {line}" in make_plan([TOO_LARGE], NO_RECORDS).lines()
     profile = Profile(name="here", on="local", cpus_per_run=1)
     lines: list[str] = []
-    outcomes = start([TOO_LARGE], profile, sweep="t", options=LaunchOptions(), progress=lines.append)
+    outcomes = start([TOO_LARGE], profile, sweep="t", progress=lines.append)
     assert outcomes == {run_id(TOO_LARGE): LEFT_OUT}
     assert f"skipped: {line}" in lines
     with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
@@ -369,7 +369,7 @@ def test_oversized_batch_is_refused(changes: dict[str, Any], size: int, own_home
     [line] = make_plan([run], NO_RECORDS).impossible
     assert re.search(rf"batch_size.* is {run.batch_size}, .*{size} pairs", line)
     profile = Profile(name="here", on="local", cpus_per_run=1)
-    assert start([run], profile, sweep="t", options=LaunchOptions(), progress=ignore) == {run_id(run): LEFT_OUT}
+    assert start([run], profile, sweep="t", progress=ignore) == {run_id(run): LEFT_OUT}
     with pytest.raises(ValueError, match=f"is {run.batch_size}, "):
         check_domain_sizes([run])
     assert not [*own_home.rglob("stage.json")]

@@ -60,14 +60,14 @@ def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A companion paper is one line of counts. With --all it is a ledger."""
+    """A companion paper is one line of counts. `check all` prints it as a ledger."""
     monkeypatch.setattr("repro.cli.inspect.judge_claims", lambda what, scale: make_judgements("T1.b", "M2.a", "G8.c"))
     app(["check"], standalone_mode=False)
     short = capsys.readouterr().out
-    assert "T1.b" in short and "M2.a" not in short and short.count("1 claim: 1 not run") == 3 and "--all" in short
-    app(["check", "--all"], standalone_mode=False)
+    assert "T1.b" in short and "M2.a" not in short and short.count("1 claim: 1 not run") == 3
+    app(["check", "all"], standalone_mode=False)
     full = capsys.readouterr().out
-    assert "M2.a" in full and "G8.c" in full and "--all" not in full
+    assert "M2.a" in full and "G8.c" in full
 
 
 def make_section(name: str, paper: str, *lines: Line) -> Section:

@@ -12,17 +12,17 @@ import pytest
 from repro.spec import Run, run_from_fields
 from slurm.profiles import Profile
 from slurm.scheduler import fetch_queue
-from slurm.start import LaunchOptions, start
+from slurm.start import start
 from slurm.states import JobState, get_run_item
 from slurm.status import explain_run, get_statuses
 from slurm.sweep import read_submissions
 from tests.slurm.stand_in import read_trace
 
 
-def launch_runs(*runs: Run, profile: Profile, retry: bool = False, limit: int | None = None) -> list[str]:
+def launch_runs(*runs: Run, profile: Profile, retry: bool = False) -> list[str]:
     """Launch in this process, and return the lines of progress."""
     lines: list[str] = []
-    start(runs, profile, sweep="test", options=LaunchOptions(retry=retry, limit=limit), progress=lines.append)
+    start(runs, profile, sweep="test", retry=retry, progress=lines.append)
     return lines
 
 

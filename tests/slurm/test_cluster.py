@@ -21,8 +21,7 @@ from slurm.profiles import load_profile
 from slurm.start import cancel
 from slurm.status import explain_run, get_statuses, read_progress
 from slurm.sweep import read_submissions
-from tests.commands import run_command
-from tests.slurm.launching import get_states, launch_runs, start_requeued, wait_until, write_runs
+from tests.slurm.launching import get_states, launch_runs, start_requeued, wait_until
 from tests.slurm.stand_in import clear_flag, compute_undisturbed_metric, read_trace, set_flag, stages_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("stand_in")]
@@ -230,16 +229,6 @@ def own_cluster(started_cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use the second cluster, and return the script that controls it."""
     use_cluster(monkeypatch, started_cluster)
     return SCRIPT
-
-
-def test_site_check_submits_nothing(tmp_path: Path) -> None:
-    command = ["launch", write_runs(tmp_path, *RUNS), "--scale", "smoke", "--check-site", "--profile"]
-    lines = run_command(*command, "dev-cluster").splitlines()
-    assert all(line.startswith("ok ") and "to start at" in line for line in lines)
-    with pytest.raises(SystemExit) as refused:
-        run_command(*command, "one-gpu")
-    assert refused.value.code == 2
-    assert read_submissions() == [] and get_states(*RUNS) == ["missing"] * 3
 
 
 def test_cluster_has_two_nodes(own_cluster: Path, tmp_path: Path) -> None:

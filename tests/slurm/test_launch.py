@@ -22,9 +22,9 @@ from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from slurm.batches import order_batches
 from slurm.job import Job
 from slurm.profiles import Profile
-from slurm.scheduler import JOB_VARIABLES, Queued, Verdict, fetch_queue, hide_enclosing_job
+from slurm.scheduler import JOB_VARIABLES, Queued, fetch_queue, hide_enclosing_job
 from slurm.signals import Stop
-from slurm.start import LaunchOptions, cancel, check_site, scripts, start
+from slurm.start import cancel, scripts, start
 from slurm.states import JobState, get_run_item
 from slurm.status import RunStatus, TrainingProgress, get_statuses
 from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
@@ -76,7 +76,7 @@ def read_scripts(fake: Path) -> dict[int, str]:
 
 def write_scripts(*runs: Run, profile: Profile = PROFILE) -> dict[str, str]:
     """Return the scripts that a launch would submit, by batch."""
-    return dict(scripts(runs, profile, sweep="test", options=LaunchOptions()))
+    return dict(scripts(runs, profile, sweep="test"))
 
 
 def set_queue(fake: Path, *lines: str) -> None:
@@ -143,14 +143,6 @@ def test_stage_gpus_keep_their_type(gres: str, gpus_per_run: int, stage_gpus: in
     assert ("--gpus-per-node=1" in array) == (not named), "a run without a GPU in its gres requests it separately"
 
 
-def test_limit_ignores_later_runs(fake_slurm: Path) -> None:
-    """The data of runs after the limit may be missing."""
-    with pytest.raises(ValueError, match="nomic-unsupervised"):
-        launch(RUNS[0], replace(RUNS[1], corpus="nomic-unsupervised"))
-    lines = launch(RUNS[0], replace(RUNS[1], corpus="nomic-unsupervised"), limit=1)
-    assert lines[0].startswith("2 runs requested, 1 to start")
-
-
 def test_job_starts_in_the_checkout() -> None:
     *_, script = write_scripts(*RUNS[:2]).values()
     assert f"#SBATCH --chdir={CHECKOUT}\n" in script and "wckey" not in script
@@ -180,25 +172,11 @@ def test_container_wraps_python(tmp_path: Path) -> None:
 
 def test_line_breaks_never_reach_scripts(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="contains a line break"):
-        start(RUNS[:1], PROFILE, sweep="a\nb", options=LaunchOptions(), progress=print)
+        start(RUNS[:1], PROFILE, sweep="a\nb", progress=print)
     monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
     with pytest.raises(ValueError, match="contains a line break"):
         launch(*RUNS[:1])
     assert read_scripts(fake_slurm) == {}
-
-
-def test_site_check_reports_each_script(fake_slurm: Path) -> None:
-    (fake_slurm / "sbatch").write_text(
-        '#!/bin/bash\n[ "$1" = --test-only ] || exit 9\n'
-        'grep -q dependency "$2" && { echo "allocation failure: Job dependency problem" >&2; exit 1; }\n'
-        'grep -q "partition=cpu" "$2" && { echo "allocation failure: invalid partition" >&2; exit 1; }\n'
-        'echo "sbatch: Job 7 to start at noon" >&2\n'
-    )
-    verdicts = dict(check_site(RUNS[:2], PROFILE, sweep="t", options=LaunchOptions()))
-    assert list(verdicts.values()) == [
-        Verdict(False, "allocation failure: invalid partition"), Verdict(True, "Job 7 to start at noon"),
-    ]  # fmt: skip
-    assert get_states(*RUNS[:2]) == ["missing"] * 2
 
 
 def test_arrays_keep_the_throttle(fake_slurm: Path) -> None:
@@ -333,9 +311,8 @@ def test_careful_scales_refuse_uncommitted_code(fake_slurm: Path, monkeypatch: p
     for check in ("check_available", "check_encoders"):
         monkeypatch.setattr(f"slurm.start.{check}", lambda runs: None)
     run = base("small")
-    with pytest.raises(ValueError, match="--allow-dirty"):
+    with pytest.raises(ValueError, match="commit first"):
         launch(run)
-    start([run], PROFILE, sweep="t", options=LaunchOptions(allow_dirty=True), progress=print)
     launch(RUNS[0])
 
 
@@ -427,7 +404,7 @@ def test_git_refusal_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     with pytest.raises(ValueError, match=r"dubious ownership.*safe\.directory") as refused:
-        check_code([base("small")], allow_dirty=False)
+        check_code([base("small")])
     assert "commit first" not in str(refused.value)
 
 
@@ -435,7 +412,7 @@ def test_changed_code_stops_the_job(
     checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job compares its sources with those of the launch, with or without git. Other files do not count."""
-    launched_with = check_code([base("small")], allow_dirty=False)
+    launched_with = check_code([base("small")])
     for path in ("RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"):
         checkout(path, "edited")
     run_job(launched_with)

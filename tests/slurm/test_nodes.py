@@ -24,7 +24,7 @@ from slurm.nodes import call_meeting, join_meeting, lead_nodes, make_attempt_id
 from slurm.profiles import Profile, load_profile
 from slurm.ranks import follow
 from slurm.signals import Stop, Stopped
-from slurm.start import LaunchOptions, scripts
+from slurm.start import scripts
 from slurm.states import JobState, get_run_item
 from slurm.status import get_statuses
 from slurm.sweep import build_tasks
@@ -221,7 +221,7 @@ def test_unshareable_batch_is_refused_first() -> None:
 @pytest.mark.usefixtures("stand_in")
 def test_script_requests_nodes_for_runs() -> None:
     site = Profile(name="site", num_nodes=2, processes_per_run=2)
-    *stages, runs = dict(scripts([RUN], site, sweep="test", options=LaunchOptions())).values()
+    *stages, runs = dict(scripts([RUN], site, sweep="test")).values()
     assert "#SBATCH --nodes=2\n" in runs and "#SBATCH --ntasks-per-node=1\n" in runs
     assert all("#SBATCH --nodes=1\n" in script for script in stages)
     with pytest.raises(ValueError, match="num_nodes=2 needs on='slurm'"):

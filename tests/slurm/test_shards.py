@@ -15,7 +15,7 @@ from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, count_shards, load_profile
 from slurm.prune import list_leftovers
-from slurm.start import LaunchOptions, scripts
+from slurm.start import scripts
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, explain_run, get_statuses
 from slurm.sweep import build_tasks, count_shards_by_stage, read_submissions
@@ -69,7 +69,7 @@ def test_shards_are_one_array() -> None:
 
 
 def test_scripts_wait_in_order() -> None:
-    named_scripts = list(scripts([RUN], SITE, sweep="test", options=LaunchOptions()))
+    named_scripts = list(scripts([RUN], SITE, sweep="test"))
     corpus, shards, stage, runs = (text for _, text in named_scripts)
     names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in named_scripts]
     assert "--dependency" not in corpus

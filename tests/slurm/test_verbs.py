@@ -82,7 +82,7 @@ def test_status_and_why_describe_a_sweep(file: str) -> None:
         assert "2 recorded, 1 failed" in output and "[" not in output, "markup is not printed"
     output = invoke("why", rows[2]["id"][:6]).stdout
     assert output.startswith("run: scale=smoke, ") and "bad luck" in output and f"log: {rows[2]['log']}" in output
-    assert json.loads(invoke("why", rows[2]["id"], "--json").stdout)["state"] == "failed"
+    assert "state: failed" in invoke("why", rows[2]["id"]).stdout
     unknown = str(invoke("why", "zzz").exception)
     assert "unknown claim 'zzz'" in unknown and "no run has this id" in unknown
 
@@ -140,12 +140,9 @@ def test_fetch_and_verify_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "did you mean 'scifact'" in message and "msmarco" in message
     unbuilt = invoke("verify", *words)
     assert unbuilt.exit_code == 0 and "ok   corpus planted-tiny: made from" in unbuilt.stdout
-    assert "made from installed packages" in invoke("fetch", *words, "--dry-run").stdout
-    assert not all(row["is_here"] for row in json.loads(invoke("verify", *words, "--json").stdout))
     assert invoke("fetch", *words).exit_code == 0
     assert invoke("verify", *words).exit_code == 0
-    assert all(row["is_here"] for row in json.loads(invoke("verify", *words, "--json").stdout))
-    assert "nomic-unsupervised" in invoke("fetch", "table1", "--scale", "small", "--dry-run").stdout
+    assert "ok   corpus planted-tiny\n" in invoke("verify", *words).stdout
     with pytest.raises(ValueError, match="nomic-unsupervised"):
         run_command("fetch", "nomic-unsupervised")
 

@@ -1,0 +1,254 @@
+"""Training on a GPU agrees with float32 on a CPU. Start with `pytest -m gpu -s` on a machine with a GPU.
+
+Without a GPU, the comparisons run on the CPU alone: between switches, and between chunked and undivided steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.models.bert.modeling_bert import BertSelfAttention
+
+from repro.data.tokens import Tokens
+from repro.model.backbone import build_backbone
+from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel, Model
+from repro.model.start import build_model
+from repro.model.texts import Texts
+from repro.spec import CHOICES, base
+from repro.text import GIB
+from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
+from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
+from repro.train.feed import Feed
+from repro.train.gradcache import StepTexts, add_gradients
+from repro.train.loop import (
+    TrainSettings,
+    make_optimizer,
+    measure_gpu_bytes,
+    measure_memory_bytes,
+    prepare,
+    stages_for,
+    take_step,
+)
+from repro.train.optimizer import build_optimizer
+from repro.train.switches import Switches, parse_switches
+from repro.train.trainer import make_base_config
+
+FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-3, 5e-2
+"""Largest difference of unit vectors in float32 and in bfloat16. In float32 also the relative difference of gradients."""
+BFLOAT16_GRADIENT_TOLERANCE = 0.15
+"""Largest relative difference of gradients in bfloat16. On a CPU it is 0.02 to 0.08, by backbone."""
+SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
+"""Switches to compare with float32 on the CPU. The last one is the default of training."""
+NUM_STEPS = 10
+CPU = torch.device("cpu")
+TINY = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.0)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The CPU, and the GPU if the machine has one."""
+    return torch.device(request.param)
+
+
+def prepare_trainer(
+    config: ModelConfig, device: torch.device, switches: Switches, *, batch_size: int = 24, num_tokens: int = 17
+) -> tuple[Any, Feed, TrainSettings]:
+    """Return a model, a batch of random tokens of different lengths, and settings."""
+    generator = torch.Generator().manual_seed(0)
+    model: Model = build_model(config).to(device).train()
+    prepare(model, switches)
+
+    def draw(num_texts: int) -> Texts:
+        lengths_N1 = torch.randint(3, num_tokens + 1, (num_texts, 1), generator=generator)
+        mask_NS = (torch.arange(num_tokens) < lengths_N1).long()
+        ids_NS = torch.randint(1, config.vocab_size, mask_NS.shape, generator=generator)
+        return Texts(ids_NS * mask_NS, mask_NS).to(device)
+
+    texts = StepTexts(draw(batch_size), draw(batch_size), draw(config.num_contexts))
+    chunks = choose_chunks(config, measure_gpu_bytes(device), switches)
+    options: dict[str, Any] = {"num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
+    settings = TrainSettings(run_id="gpu", chunks=chunks, switches=switches, seed=0, **options)
+    return model, Feed(texts, batch_size, None, None), settings
+
+
+def compute_gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[Tensor, Tensor]:
+    """Return unit vectors (N, D) and the whole gradient of one step, on the CPU."""
+    config = ModelConfig(architecture="contextual", backbone=backbone, vocab_size=500, sequence_dropout=0.0)
+    model, feed, settings = prepare_trainer(config, device, switches)
+    add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
+    with torch.no_grad():
+        outputs_ND = model(feed.texts.queries, feed.texts.contexts)
+        vectors_ND = torch.nn.functional.normalize(outputs_ND.float(), dim=-1).cpu()
+    weights = [weight for weight in model.parameters() if weight.grad is not None]
+    return vectors_ND, torch.cat([weight.grad.to_dense().float().flatten().cpu() for weight in weights])
+
+
+def compare_gradients(device: torch.device, backbone: str, words: str) -> None:
+    """Assert that these switches change vectors and gradients by rounding only."""
+    switches = parse_switches(words)
+    expected_vectors, expected_gradient = compute_gradient(CPU, backbone, Switches())
+    vectors, gradient = compute_gradient(device, backbone, switches)
+    is_narrow = switches.autocast and device.type == "cuda"
+    vector_tolerance = BFLOAT16_TOLERANCE if is_narrow else FLOAT32_TOLERANCE
+    gradient_tolerance = BFLOAT16_GRADIENT_TOLERANCE if is_narrow else FLOAT32_TOLERANCE
+    assert float((vectors - expected_vectors).abs().max()) <= vector_tolerance
+    assert float((gradient - expected_gradient).norm() / expected_gradient.norm()) <= gradient_tolerance
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("backbone", "words"), list(product(CHOICES["backbone"], SWITCHES)))
+def test_gpu_matches_float32_on_cpu(backbone: str, words: str) -> None:
+    compare_gradients(torch.device("cuda"), backbone, words)
+
+
+def test_compiled_forward_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict] = []
+
+    def compile_nothing(forward: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return lambda *args, **kwargs: calls.append(options) or forward(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    compare_gradients(CPU, "bert", "compile no-fused")
+    assert len(calls) == 5 and all(options == {"dynamic": True, "backend": "inductor"} for options in calls)
+
+
+@pytest.mark.parametrize("backbone", ["nomic", "bert"])
+def test_checkpointing_keeps_gradients(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = compute_gradient(CPU, backbone, Switches())
+    attention = Mock(side_effect=BertSelfAttention.forward, spec=BertSelfAttention.forward)
+    monkeypatch.setattr(BertSelfAttention, "forward", lambda *args, **kwargs: attention(*args, **kwargs))
+    gradient = compute_gradient(CPU, backbone, Switches(checkpoint=True))
+    torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=1e-4)
+    # Two layers: 3 forward passes (contexts, queries, documents), each repeated in backward, and 2 for the vectors.
+    assert attention.call_count == (2 * (3 * 2 + 2) if backbone == "bert" else 0)
+
+
+def test_words_set_switches() -> None:
+    assert parse_switches("") == Switches()
+    switches = parse_switches("compile no-fused checkpoint")
+    assert switches == Switches(fused=False, compile=True, checkpoint=True)
+    assert set(switches.words) == {"no-fused", "compile", "checkpoint"}
+    with pytest.raises(ValueError, match="REPRO_SWITCHES has 'bf16'"):
+        parse_switches("bf16")
+
+
+def test_chunked_step_drops_equal_contexts(device: torch.device) -> None:
+    """A chunked step has the gradient of an undivided one, with the same contexts dropped at random."""
+    config = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.3)
+    gradients = []
+    for sizes in (ChunkSizes(piece=5), ChunkSizes(5, 5, 5)):
+        model, feed, settings = prepare_trainer(config, device, parse_switches("no-autocast"))
+        torch.manual_seed(0)
+        add_gradients(stages_for(model, feed, settings), feed.texts, sizes)
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
+    assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) <= FLOAT32_TOLERANCE
+
+
+def test_checkpoint_restores_the_state(device: torch.device, tmp_path: Path) -> None:
+    """Another model and optimiser have the same state after loading a checkpoint, and take the next step."""
+    model, feed, settings = prepare_trainer(TINY, device, parse_switches(""))
+    optimizer = make_optimizer(model, settings)
+    # Another seed, so that equal weights can come only from the checkpoint.
+    resumed_model = build_model(TINY, seed=1).to(device).train()
+    resumed_optimizer = make_optimizer(resumed_model, settings)
+    take_step(model, optimizer, [feed], settings, step=1)
+    write_checkpoint(tmp_path, TrainState("gpu", 1), model, optimizer)
+    read_checkpoint(tmp_path, "gpu", resumed_model, resumed_optimizer)
+    expected, restored = list_state(model, optimizer), list_state(resumed_model, resumed_optimizer)
+    assert len(expected) == len(restored) and all(map(torch.equal, expected, restored))
+    assert np.isfinite(take_step(resumed_model, resumed_optimizer, [feed], settings, step=2)["loss"])
+
+
+def list_state(model: Model, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Return the weights and the state of the optimiser."""
+    states = [optimizer.state.get(weight, {}) for weight in model.parameters()]
+    return [*model.parameters(), *(state[name] for state in states for name in sorted(state))]
+
+
+@pytest.mark.gpu
+def test_gpu_encodes_as_the_cpu() -> None:
+    rng = np.random.default_rng(0)
+    vectors = []
+    tokens = Tokens(rng.integers(1, 500, 24 * 17).astype(np.int32), np.arange(25, dtype=np.int64) * 17)
+    for name in ("cpu", "cuda"):
+        model = build_model(TINY).to(name).eval()
+        assert isinstance(model, ContextualModel)
+        model.is_narrow = True
+        model.set_context_tokens(tokens)
+        vectors.append(model.encode_tokens(tokens))
+    assert float(np.abs(vectors[1] - vectors[0]).max()) <= BFLOAT16_TOLERANCE
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scale", ["small", "large"])
+def test_steps_at_real_shapes_fit(scale: str) -> None:
+    """Ten steps of the contextual model on random tokens. -s prints speed and memory."""
+    cuda, run = torch.device("cuda"), base(scale, architecture="contextual")
+    config = make_base_config(run)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    sizes = {"batch_size": run.batch_size, "num_tokens": run.max_tokens}
+    model, feed, settings = prepare_trainer(config, cuda, parse_switches(""), **sizes)
+    optimizer = make_optimizer(model, settings)
+    seconds = []
+    for step in range(1, NUM_STEPS + 1):
+        started = time.monotonic()
+        loss = take_step(model, optimizer, [feed], settings, step=step)["loss"]  # waits for the device
+        seconds.append(time.monotonic() - started)
+        assert np.isfinite(loss)
+    speed = 2 * run.batch_size * run.max_tokens / float(np.median(seconds))
+    num_texts = 2 * run.batch_size
+    graphs = estimate_graph_bytes(
+        config, settings.chunks, settings.switches, num_texts=num_texts, num_contexts=config.num_contexts
+    )
+    memory = measure_memory_bytes(cuda)
+    print(f"{scale}: {speed:.0f} tokens/s, {memory / GIB:.1f} GiB, graphs estimated at {graphs / GIB:.1f} GiB of it")
+    assert memory <= 0.9 * torch.cuda.get_device_properties(cuda).total_memory
+
+
+@pytest.mark.gpu
+def test_gpu_clusters_as_well() -> None:
+    """K-means by FAISS reaches the objective of the CPU. Centroids may differ by rounding and order."""
+    import faiss
+
+    assert faiss.get_num_gpus(), "install faiss-gpu instead of faiss-cpu"
+    points_ND = np.random.default_rng(0).standard_normal((100_000, 64), np.float32)
+    cpu, gpu = (float(faiss.Kmeans(64, 256, niter=20, seed=0, gpu=on).train(points_ND)) for on in (False, True))
+    assert gpu == pytest.approx(cpu, rel=0.01)
+
+
+def test_older_transformers_are_checkpointed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verb in ("enable", "disable"):
+        do = getattr(PreTrainedModel, f"_activation_checkpointing_{verb}")
+        monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{verb}")
+        monkeypatch.setattr(PreTrainedModel, f"gradient_checkpointing_{verb}", do)
+    backbone = build_backbone(TINY, 1)
+    backbone.set_checkpointing(True)
+    assert backbone.model.is_gradient_checkpointing
+    backbone.set_checkpointing(False)
+    assert not backbone.model.is_gradient_checkpointing
+
+
+def test_optimizer_steps_stay_on_cpu(tmp_path: Path) -> None:
+    """On a GPU, every step would wait for these counters. The device "meta" stands for the GPU."""
+    model = torch.nn.Linear(2, 2)
+    optimizer = build_optimizer(model, learning_rate=0.1, weight_decay=0.0, fused=False)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    write_checkpoint(tmp_path, TrainState("a", 1), model, optimizer)
+    on_meta = torch.nn.Linear(2, 2, device="meta")
+    optimizer = build_optimizer(on_meta, learning_rate=0.1, weight_decay=0.0, fused=False)
+    read_checkpoint(tmp_path, "a", on_meta, optimizer)
+    state = optimizer.state[on_meta.weight]
+    assert (state["step"].device.type, state["exp_avg"].device.type) == ("cpu", "meta")
