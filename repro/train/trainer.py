@@ -103,6 +103,8 @@ def trained_model(run: Run, progress: Progress = print) -> Model:
 
     A finished training run needs no inputs. Its model opens even if its corpus was removed or imported again.
     """
+    if run.num_steps == 0:
+        return build_untrained(run).to(device()).eval()
     folder = run_folder(get_training_id(run))
     # The length of a run in epochs follows from its pairs.
     if run.num_steps is not None and has_final_weights(read_state(folder), run.num_steps):

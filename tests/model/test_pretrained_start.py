@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, BertConfig
 
+from repro.data.mined.sources.apis import mine_services
 from repro.execute import execute
 from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
 from repro.model.start import get_backbones
 from repro.pipeline.inputs import Inputs
 from repro.planning.requirements import check_encoders, find_misfits, list_missing_requirements
@@ -274,3 +277,28 @@ def test_biencoder_has_no_first_stage() -> None:
     assert make_model_config(base("smoke", architecture="biencoder", **changes)).num_layers == 6
     with pytest.raises(ValueError, match="num_first_stage_layers=12"):
         make_model_config(base("smoke", architecture="contextual", **changes))
+
+
+def compute_ndcg(queries: np.ndarray, documents: np.ndarray) -> float:
+    """Return NDCG@10 in points. The document of each query has its row."""
+    scores = queries @ documents.T
+    ranks = 1 + (scores > np.diagonal(scores)[:, None]).sum(1)
+    return float(np.where(ranks <= 10, 100 / np.log2(1 + ranks), 0).mean())
+
+
+def test_untrained_models_are_within_five_points() -> None:
+    """MiniLM still reads a text behind a context if its positions stay, and hardly if they move."""
+    rows = [row for row in islice(mine_services(), 3000) if len(row.document) > 40][::7][:250]
+    scores = {}
+    for name, changes in {
+        "biencoder": {},
+        "at 0": {"architecture": "contextual", "first_position": 0, "heads": "both-identity"},
+        "moved": {"architecture": "contextual"},
+    }.items():
+        model = trained_model(base("mini", **changes, num_steps=0), ignore)
+        if isinstance(model, ContextualModel):
+            model.set_context([row.document for row in rows])
+        sides = ([row.query for row in rows], "query"), ([row.document for row in rows], "document")
+        scores[name] = compute_ndcg(*(model.encode(texts, side) for texts, side in sides))
+    assert scores["at 0"] > scores["biencoder"] - 5
+    assert scores["moved"] < scores["biencoder"] - 10
