@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from repro.planning.cost import NO_WORK, count_operations, list_training_phases
+from repro.planning.cost import Work, count_operations, list_training_phases
 from repro.planning.plan import make_plan
 from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
@@ -332,7 +332,7 @@ def sort_longest_first(tasks: Sequence[Task]) -> list[Task]:
     work = {}
     for task in runs:
         phases = list_training_phases(run_from_fields(task.job.run))
-        work[task.name] = sum(map(count_operations, phases), NO_WORK)
+        work[task.name] = sum(map(count_operations, phases), Work())
     # False sorts before True, so runs of unknown length come first.
     return [*stages, *sorted(runs, key=lambda task: (work[task.name].is_known, -work[task.name].flops))]
 
@@ -358,7 +358,7 @@ def _describe_expected_time(tasks: Sequence[Task], slots: Sequence[Slot]) -> str
     if not runs:
         return ""
     plan = make_plan(runs, [get_local_records()], num_gpus=len(slots[0].gpus), num_at_once=len(slots))
-    if not all(estimate.is_known for estimate in plan.estimates):
+    if plan.totals["num_unknown"]:
         return ""
     stages = f", after {count_noun(len(plan.stages), 'stage')}" if plan.stages else ""
     return f"expected time: {format_seconds(3600 * plan.totals['hours'])}, {len(slots)} in parallel{stages}"

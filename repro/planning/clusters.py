@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
 from repro.pipeline.needs import domain_codes
 from repro.pipeline.stages import StageGraph
 from repro.planning.cost import list_training_phases
-from repro.planning.pairs import count_domain_sizes, count_pairs, get_printed_sizes, list_sources
+from repro.planning.pairs import count_pairs
 from repro.spec import TRAINED, Run, draws_within_domains, needs_surrogate
 from repro.spec.identity import run_id
 
@@ -28,17 +27,17 @@ def find_oversized(runs: Iterable[Run]) -> dict[Run, str]:
     Clusters and batches must fit into the largest domain. Batches of mixed domains must fit into the smallest one, and it
     must have more documents than there are mined negatives per query.
     """
-    count_domain = {"largest": count_largest_domain, "smallest": _count_smallest_domain}
-    known_sizes: dict[tuple[object, ...], int | None] = {}
+    known_sizes: dict[tuple[object, ...], tuple[int | None, int | None]] = {}
     messages: dict[Run, str] = {}
     for run in runs:
         for phase in list_training_phases(run):
+            # Many runs of a sweep share their pairs, so each selection is counted once.
             pairs = (phase.corpus, phase.sources, phase.num_pairs, phase.domain_column, draws_within_domains(phase))
+            if pairs not in known_sizes:
+                known_sizes[pairs] = count_domains(phase)
+            sizes = dict(zip(("largest", "smallest"), known_sizes[pairs], strict=True))
             for name, limit, num_more in _list_limits(phase):
-                # Many runs of a sweep share their pairs, so each selection is counted once per limit.
-                if (limit, *pairs) not in known_sizes:
-                    known_sizes[limit, *pairs] = count_domain[limit](phase)
-                size, num_pairs = getattr(phase, name), known_sizes[limit, *pairs]
+                size, num_pairs = getattr(phase, name), sizes[limit]
                 if num_pairs is not None and size + num_more > num_pairs:
                     where = "" if phase == run else " of its first phase"
                     messages[run] = (
@@ -60,28 +59,16 @@ def _list_limits(phase: Run) -> list[tuple[str, str, int]]:
     return limits
 
 
-def count_largest_domain(run: Run) -> int | None:
-    """Return the number of pairs in the largest domain of a run, or an upper bound, or None if it is unknown.
+def count_domains(run: Run) -> tuple[int | None, int | None]:
+    """Return the number of pairs in the largest and in the smallest domain of a run, or None if unknown.
 
-    All pairs are one domain if batches are not drawn within domains.
+    Until the pairs are selected, all pairs are an upper bound of the largest. If batches are not drawn within domains, the
+    largest domain holds all pairs.
     """
-    num_pairs = count_pairs(run)
-    has_one_domain = not draws_within_domains(run)
-    if get_printed_sizes(run.corpus) and not has_one_domain:
-        sources = list_sources(run)
-        num_corpus_pairs = count_pairs(replace(run, num_pairs=None))
-        assert num_corpus_pairs and num_pairs, "a corpus with printed domains has a printed size"
-        return min(num_pairs, max(count_domain_sizes(run.corpus, num_corpus_pairs, sources)))
     counts = _count_built_domains(run)
     if counts is None:
-        return num_pairs
-    return int(counts.sum() if has_one_domain else counts.max())
-
-
-def _count_smallest_domain(run: Run) -> int | None:
-    """Return the number of pairs in the smallest domain of a run, or None until its pairs are selected."""
-    counts = _count_built_domains(run)
-    return None if counts is None else int(counts.min())
+        return count_pairs(run), None
+    return int(counts.max() if draws_within_domains(run) else counts.sum()), int(counts.min())
 
 
 def _count_built_domains(run: Run) -> np.ndarray | None:

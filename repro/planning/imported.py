@@ -243,9 +243,7 @@ class Planned:
 def _estimate_seconds(runs: Sequence[Run]) -> tuple[float | None, ...]:
     """Return the estimated seconds of each run, or None if they are unknown."""
     plan = make_plan(runs, [get_local_records()])
-    seconds = {
-        run: estimate.seconds for run, estimate in zip(plan.missing, plan.estimates, strict=True) if estimate.is_known
-    }
+    seconds = {run: cost.seconds for run, cost in zip(plan.missing, plan.estimates, strict=True)}
     return tuple(seconds.get(run) for run in runs)
 
 

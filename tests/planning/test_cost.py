@@ -1,4 +1,4 @@
-"""Estimates of time and memory: they follow from arithmetic and records, and state their error on those records."""
+"""Estimates of time and memory follow from arithmetic and from the most similar records."""
 
 import json
 import re
@@ -14,14 +14,17 @@ import pytest
 from safetensors.numpy import save_file
 
 from experiments.ours.e60_small_batches import runs as list_runs_on_cpu
-from repro.data.paper.hub import UNSUPERVISED
+from repro.data.own.imported import import_source
+from repro.data.pairs import read_pairs
+from repro.pipeline.corpora import make_corpus_stage
 from repro.pipeline.inputs import Inputs
 from repro.planning import cost
-from repro.planning.clusters import check_domain_sizes, count_largest_domain
+from repro.planning.clusters import check_domain_sizes, count_domains
 from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_missing_trainings, list_trainings
+from repro.planning.pairs import MINED, count_pairs
 from repro.planning.plan import make_plan
 from repro.planning.requirements import list_requirements
-from repro.records.store import Record, list_records, write_record
+from repro.records.store import Record, list_records, read_records, write_record
 from repro.spec import Run, base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records, run_folder
@@ -31,6 +34,7 @@ from repro.train.switches import Switches
 from slurm.profiles import Profile
 from slurm.start import LEFT_OUT, start
 from tests.commands import ignore
+from tests.data.files import write_rows
 from tests.leases import take_lease
 
 NO_RECORDS = [Path("/nowhere")]
@@ -60,14 +64,6 @@ def test_biencoder_operations_match_arithmetic() -> None:
     assert count_operations(run).num_pairs == 21
 
 
-@pytest.mark.parametrize("num_records", [2, 3, 6, 7])
-def test_speed_error_is_typical_distance(num_records: int) -> None:
-    records = [make_record(PLAIN, 7.0 + (13 * number) % 5) for number in range(num_records)]
-    rates = [count_operations(PLAIN).flops / record.provenance["training"]["seconds"] for record in records]
-    expected = median(abs(rate / median(rates) - 1) for rate in rates)
-    assert RecordedCosts(records, "cpu").get_speed(PLAIN).relative_error == pytest.approx(expected)
-
-
 def test_processor_time_replaces_clock_time() -> None:
     """On a busy machine, 100 s of processor time per thread took 400 s. For a GPU, clock time counts."""
     busy = make_record(PLAIN, 400.0, evaluation_seconds=40.0)
@@ -80,43 +76,32 @@ def test_processor_time_replaces_clock_time() -> None:
     assert estimate(PLAIN, [on_gpu], kind="gpu").seconds == pytest.approx(440.0)
 
 
-def test_speed_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    estimate_speed = cost._estimate_speed
-    monkeypatch.setattr(cost, "_estimate_speed", lambda *args: calls.append(1) or estimate_speed(*args))
-    plan = make_plan([base("smoke", seed=seed) for seed in range(900, 920)], [])
-    assert len(plan.estimates) == 20 and len(calls) == 1
-
-
 def test_hard_negatives_count_as_texts() -> None:
     few, many = (count_operations(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
     assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
     assert many.num_pairs == few.num_pairs
 
 
-def test_chunked_steps_count_second_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = base("large", architecture="contextual")
-    flops = []
-    for words in ("9999,9999", "1023,9999", "9999,511"):
-        monkeypatch.setenv("REPRO_CHUNKS", words)
-        flops.append(estimate(run, [], kind="gpu").arithmetic.flops)
-    assert flops == pytest.approx([flops[0], flops[0] * 4 / 3, flops[0] * 4 / 3])
-
-
-def test_speed_counts_second_forward() -> None:
-    at_once, in_chunks = make_record(PLAIN, 10.0), make_record(PLAIN, 10.0)
-    in_chunks.provenance["training"]["chunks"] = "8,8"
-    speeds = [RecordedCosts([record], "cpu").get_speed(PLAIN).flops_per_second for record in (at_once, in_chunks)]
-    assert speeds[1] == pytest.approx(speeds[0] * 4 / 3)
-
-
-def test_speed_counts_steps_done() -> None:
-    """A training that ended early did fewer operations in its seconds than its steps say."""
-    whole, ended_early = make_record(PLAIN, 10.0), make_record(PLAIN, 10.0)
-    assert PLAIN.num_steps is not None
-    ended_early.provenance["training"]["num_steps"] = PLAIN.num_steps // 2
-    speeds = [RecordedCosts([record], "cpu").get_speed(PLAIN).flops_per_second for record in (whole, ended_early)]
-    assert speeds[1] == pytest.approx(speeds[0] * (PLAIN.num_steps // 2) / PLAIN.num_steps)
+def test_time_comes_from_similar_records() -> None:
+    """The median of the records with equal architecture and width. On a GPU only those of the same scale count."""
+    contextual = count_operations(CONTEXTUAL).flops / count_operations(PLAIN).flops
+    wider = replace(PLAIN, hidden_size=PLAIN.hidden_size * 2)
+    records = [
+        *(make_record(replace(PLAIN, seed=seed), seconds) for seed, seconds in enumerate((90.0, 100.0, 120.0))),
+        make_record(CONTEXTUAL, 50.0),
+        make_record(wider, 7.0),
+        make_record(PLAIN, 3.0, device="NVIDIA H100 80GB HBM3"),
+    ]
+    assert estimate(PLAIN, records).seconds == pytest.approx(105.0)
+    assert estimate(replace(PLAIN, num_steps=200, seed=9), records).seconds == pytest.approx(205.0)
+    assert estimate(CONTEXTUAL, records).seconds == pytest.approx(55.0)
+    assert estimate(CONTEXTUAL, records[:3]).seconds == pytest.approx(100.0 * contextual), "evaluated by no record"
+    assert estimate(wider, records).seconds == pytest.approx(12.0)
+    assert estimate(PLAIN, records, kind="gpu").seconds == pytest.approx(8.0)
+    assert estimate(base("lab", num_steps=100), records, kind="gpu").seconds is None
+    ended_early = make_record(PLAIN, 10.0)
+    ended_early.provenance["training"]["num_steps"] = 50
+    assert estimate(PLAIN, [ended_early]).seconds == pytest.approx(25.0)
 
 
 def test_context_costs_tokens_and_first_stage() -> None:
@@ -138,34 +123,11 @@ def test_epochs_count_selected_pairs(run: Run, num_pairs: int) -> None:
     assert count_operations(run).num_pairs == pytest.approx(num_pairs, rel=0.001)
 
 
-def test_speed_comes_from_nearest_records() -> None:
-    plain, contextual = count_operations(PLAIN).flops, count_operations(CONTEXTUAL).flops
-    records = [
-        *(make_record(replace(PLAIN, seed=seed), plain / rate) for seed, rate in enumerate((90.0, 100.0, 120.0))),
-        make_record(CONTEXTUAL, contextual / 50.0),
-        make_record(PLAIN, plain / 1e6, device="NVIDIA H100 80GB HBM3"),
-    ]
-    speed = RecordedCosts(records, "cpu").get_speed(PLAIN)
-    assert (speed.flops_per_second, speed.num_records) == (pytest.approx(100.0), 3)
-    assert RecordedCosts(records, "cpu").get_speed(CONTEXTUAL).flops_per_second == pytest.approx(50.0)
-    assert RecordedCosts(records, "gpu").get_speed(PLAIN).flops_per_second == pytest.approx(1e6)
-    assert RecordedCosts(records, "cpu").get_speed(base("lab")).flops_per_second == pytest.approx(100.0)
-
-
 def test_measured_run_is_estimated_exactly() -> None:
     again = estimate(PLAIN, [make_record(PLAIN, 60.0)])
     assert again.seconds == pytest.approx(65.0)
     assert estimate(replace(PLAIN, num_steps=200), [make_record(PLAIN, 60.0)]).seconds == pytest.approx(125.0)
     assert estimate(PLAIN, [make_record(PLAIN, 60.0)], num_devices=2).seconds == pytest.approx(35.0)
-
-
-@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-@pytest.mark.parametrize("num_gpus", [1, 2, 8])
-def test_gpus_share_both_stages(architecture: str, num_gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")  # otherwise a share may need fewer chunks than the whole
-    run = base("large", architecture=architecture)
-    single, shared = (estimate(run, [], kind="gpu", num_devices=number).seconds for number in (1, num_gpus))
-    assert single / shared == pytest.approx(num_gpus)
 
 
 def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +137,7 @@ def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = estimate(run, [], kind="gpu", num_devices=24)
     texts = -(-1024 // 24) * estimate_second_stage_bytes(run, Switches())
     contexts = 22 * estimate_first_stage_bytes(run, Switches())
-    weights = cost.BASE_MEMORY_BYTES + cost.BYTES_PER_WEIGHT * planned.arithmetic.num_weights
+    weights = cost.BASE_MEMORY_BYTES + cost.BYTES_PER_WEIGHT * cost.count_weights(run)
     assert planned.memory_bytes == pytest.approx(weights + texts + contexts)
 
 
@@ -203,13 +165,6 @@ def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
     assert growth == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)
 
 
-def test_speed_without_records_is_assumed() -> None:
-    speed = estimate(PLAIN, []).speed
-    assert (speed.num_records, speed.relative_error) == (0, None)
-    assert speed.flops_per_second == cost.ASSUMED_FLOPS_PER_SECOND["cpu"]
-    assert any("assumed" in line for line in make_plan([base("smoke")], NO_RECORDS, num_gpus=1).lines())
-
-
 def test_plan_names_stages_and_missing_data() -> None:
     plan = make_plan([base("smoke"), base("smoke"), base("small")], NO_RECORDS, num_at_once=2).as_dict()
     assert (plan["num_asked"], plan["num_unique"], len(plan["missing"])) == (3, 2, 2)
@@ -232,7 +187,7 @@ def test_shared_training_counts_once() -> None:
     variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
     plan = make_plan(variants, NO_RECORDS)
     assert plan.totals["num_pairs"] == count_operations(run).num_pairs
-    assert [planned.arithmetic.num_pairs > 0 for planned in plan.estimates] == [True, False, False]
+    assert [planned.work.num_pairs > 0 for planned in plan.estimates] == [True, False, False]
 
 
 def test_plan_counts_trainings_without_weights(tmp_path: Path) -> None:
@@ -266,17 +221,29 @@ def test_checkpoint_replaces_first_phase() -> None:
     save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": json.dumps({"step": 3})})
     assert list_missing_trainings(run) == (own,) and list_missing_trainings(steps) == (own, first)
     plan = make_plan([run, other], NO_RECORDS)
-    assert [planned.arithmetic.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
+    assert [planned.work.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
     take_lease(folder / "training").release()
     assert list_missing_trainings(run) == () and list_missing_trainings(steps) == (first,)
 
 
+def test_unknown_times_are_dashes() -> None:
+    """Without a similar record, and for epochs of a corpus of unknown size."""
+    bm25, by_epochs = base("small", architecture="bm25", sampler="random"), base("small", corpus="bge-full-data")
+    assert estimate(PLAIN, []).seconds is None
+    plan = make_plan([bm25, by_epochs, base("smoke")], NO_RECORDS)
+    seconds = plan.as_dict()["seconds"]
+    assert seconds[run_id(bm25)] is seconds[run_id(by_epochs)] is None and seconds[run_id(base("smoke"))] > 0
+    assert plan.totals["num_unknown"] == 2
+    [line] = [line for line in plan.lines() if line.startswith(f"  {run_id(bm25)}")]
+    assert line.split()[1] == "–"
+
+
 def test_existing_first_phase_is_not_counted() -> None:
     second = base("desk", corpus="desk", pretraining_corpus="desk", num_pretraining_steps=240, num_steps=30)
-    alone, first = estimate(second, []).arithmetic, get_first_phase(second)
+    alone, first = estimate(second, []).work, get_first_phase(second)
     assert first is not None
     assert alone.num_pairs == (240 + 30) * second.batch_size
-    assert estimate(second, [], trained={get_training_id(first)}).arithmetic.num_pairs == 30 * second.batch_size
+    assert estimate(second, [], trained={get_training_id(first)}).work.num_pairs == 30 * second.batch_size
 
 
 def test_evaluation_counts_by_context() -> None:
@@ -284,22 +251,7 @@ def test_evaluation_counts_by_context() -> None:
     records = [make_record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
     trained = {get_training_id(single), get_training_id(replace(single, seed=1))}
     assert estimate(single, records, trained=trained).seconds == pytest.approx(10.0)
-    assert estimate(replace(single, measure="shape"), records, trained=trained).seconds == 0.0
-
-
-def test_unmeasured_evaluation_is_a_dash() -> None:
-    bm25, trained = base("small", architecture="bm25", sampler="random"), base("small")
-    assert not estimate(bm25, []).counts_evaluation and not estimate(bm25, []).is_known
-    assert estimate(PLAIN, [make_record(PLAIN, 60.0)]).counts_evaluation
-    plan = make_plan([bm25, trained], NO_RECORDS)
-    seconds = plan.as_dict()["seconds"]
-    assert seconds[run_id(bm25)] is None and seconds[run_id(trained)] > 0
-    [line] = [line for line in plan.lines() if line.startswith(f"  {run_id(bm25)}")]
-    assert line.split()[1] == "–"
-    [line] = [line for line in plan.lines() if line.startswith("evaluation excluded")]
-    assert line.startswith("evaluation excluded for 2 runs: ")
-    assert "retrieval of biencoder on beir, retrieval of bm25 on beir" in line
-    assert make_plan([PLAIN], NO_RECORDS).totals["num_not_evaluated"] == 0
+    assert estimate(replace(single, measure="shape"), records, trained=trained).seconds is None
 
 
 def test_whole_batches_have_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,9 +261,6 @@ def test_whole_batches_have_their_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     single_gpu = estimate(run, [], kind="gpu").memory_bytes
     memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
     assert memory == [single_gpu] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
-    for shared_run, expected in ((by_eight, [True, False]), (run, [False, True])):
-        text = "\n".join(make_plan([shared_run], NO_RECORDS, num_gpus=8).lines())
-        assert [sentence in text for sentence in ("take whole batches", "share each batch")] == expected
 
 
 def test_impossible_gpu_count_is_named() -> None:
@@ -336,7 +285,6 @@ def test_impossible_first_phase_is_named() -> None:
 
 
 SMOKE = base("smoke", sampler="cluster", cluster_size=8)
-LARGE = base("small", sampler="cluster", cluster_size=512)
 TOO_LARGE = replace(SMOKE, cluster_size=241)
 
 
@@ -401,24 +349,39 @@ def test_batch_may_fill_selected_pairs() -> None:
     inputs = Inputs(run)
     inputs.graph.selection.build()
     num_pairs = len(inputs.pairs)
-    assert count_largest_domain(run) == num_pairs
+    assert count_domains(run)[0] == num_pairs
     check_domain_sizes([replace(run, batch_size=num_pairs)])
     with pytest.raises(ValueError, match=f"has {num_pairs} pairs"):
         check_domain_sizes([replace(run, batch_size=num_pairs + 1)])
     check_domain_sizes([replace(run, batch_size=num_pairs + 1, architecture="bm25")])
 
 
-def test_domain_sizes_match_the_pairs() -> None:
-    assert count_largest_domain(SMOKE) == 240, "an upper bound until the pairs are selected"
+def test_largest_domain_follows_pairs() -> None:
+    assert count_domains(SMOKE) == (240, None), "an upper bound until the pairs are selected"
     inputs = Inputs(SMOKE)
     inputs.graph.selection.build()
     codes = inputs.pairs.source_codes if SMOKE.domain_column == "source" else inputs.pairs.domain_codes
-    counted = int(np.unique(codes, return_counts=True)[1].max())
-    assert count_largest_domain(SMOKE) == counted
-    check_domain_sizes([replace(SMOKE, cluster_size=counted)])
-    reddit = UNSUPERVISED["reddit_title_body"].num_rows or 0
-    assert count_largest_domain(LARGE) == pytest.approx(reddit, rel=0.02)
-    assert count_largest_domain(replace(LARGE, num_pairs=1000)) == 1000
-    assert count_largest_domain(replace(LARGE, sources="squad")) == pytest.approx(16_384, rel=0.02)
-    assert count_largest_domain(replace(LARGE, corpus="bge-full-data")) is None
-    check_domain_sizes([replace(LARGE, corpus="bge-full-data")])
+    counted = np.unique(codes, return_counts=True)[1]
+    assert count_domains(SMOKE) == (counted.max(), counted.min())
+    check_domain_sizes([replace(SMOKE, cluster_size=int(counted.max()))])
+    assert count_domains(base("small", sources="squad"))[0] == 16_384
+    assert count_domains(base("small", corpus="bge-full-data")) == (None, None)
+
+
+def test_imported_corpus_is_counted(tmp_path: Path) -> None:
+    rows = [{"query": f"which thing is {n}", "document": f"the thing {n} itself"} for n in range(40)]
+    corpus = import_source(write_rows(tmp_path / "mine.jsonl", rows), name="mine")
+    run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
+    assert count_pairs(run) == 40 and estimate(run, []).work.num_pairs == 3 * 40
+    assert count_pairs(replace(run, corpus="other@12345678")) is None
+
+
+def test_built_corpora_have_counted_pairs() -> None:
+    counts = {
+        (record.run.corpus, record.metrics["train/total/num_pairs"])
+        for record in read_records(get_published_records())
+        if "train/total/num_pairs" in record.metrics
+    }
+    assert counts == {("desk", MINED["desk"])}
+    path = make_corpus_stage("planted-tiny").build() / "train.arrow"
+    assert len(read_pairs(path)) == MINED["planted-tiny"]

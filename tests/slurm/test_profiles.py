@@ -1,16 +1,12 @@
 """Profiles of sites: shipped ones, a user's own file, its errors, and plans that exceed a profile."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from experiments.e01_table1 import EXPERIMENT
-from repro.planning.plan import make_plan
 from repro.spec import base
-from slurm.limits import list_exceeded_limits
-from slurm.profiles import SHIPPED_FILE, Profile, count_shards, load_profile, profiles
+from slurm.profiles import SHIPPED_FILE, Profile, load_profile, profiles
 from tests.commands import run_command
 
 
@@ -104,38 +100,6 @@ def test_unknown_profile_lists_known_ones(own: Path) -> None:
         load_profile("big")
 
 
-def list_excess(profile: Profile, scale: str, folder: Path) -> list[str]:
-    """Return the lines about what exceeds the profile in a plan of Table 1."""
-    num_gpus = profile.gpus_per_run * profile.num_nodes
-    runs = EXPERIMENT.runs(scale)
-    plan = make_plan(runs, [folder], num_gpus=num_gpus, num_shards=lambda run: count_shards(run, profile))
-    return list(list_exceeded_limits(plan, profile))
-
-
-@pytest.mark.parametrize(("name", "scale"), [("one-gpu", "small"), ("eight-gpus", "large"), ("four-nodes", "large")])
-def test_shipped_gpu_profiles_fit_table_1(name: str, scale: str, tmp_path: Path) -> None:
-    profile = load_profile(name)
-    [line] = list_excess(profile, scale, tmp_path)
-    assert "resumed from checkpoints" in line, "all stages fit, and runs that exceed the time limit resume"
-
-
-def test_small_profile_is_named_by_stage(tmp_path: Path) -> None:
-    small = Profile(name="p", gpus_per_run=1, memory_gb=64, time_minutes=720, stage_gpus=1)
-    [line] = [line for line in list_excess(small, "small", tmp_path) if "clusters of 512" in line]
-    assert line.startswith("too much for profile p: clusters of 512 of nomic-unsupervised, 238,998,494 pairs: ")
-    assert line.endswith("and a stage has 12.0 h, 100.2 GiB of memory, and a stage has 64 GiB")
-    short = replace(small, time_minutes=60, stage_memory_gb=160)
-    sharded = replace(short, num_shards=24)
-    without_gpu = replace(sharded, stage_gpus=0)
-    for profile, text, count in (
-        (short, "embeddings by", 2),
-        (sharded, "embeddings by", 0),
-        (without_gpu, "estimated for a GPU", 3),
-    ):
-        assert sum(text in line for line in list_excess(profile, "small", tmp_path)) == count
-    assert not list_excess(load_profile("here"), "small", tmp_path)
-
-
 def test_shard_settings_replace_each_other(own: Path) -> None:
     own.write_text('[mine]\nextends = "one-gpu"\nnum_shards = 4\n')
     profile = load_profile("mine")
@@ -143,11 +107,13 @@ def test_shard_settings_replace_each_other(own: Path) -> None:
     assert load_profile("one-gpu").pairs_per_shard == 10_000_000 and len(profiles()) > 5
 
 
-def test_plan_shows_what_exceeds_profile(tmp_path: Path) -> None:
+def test_plan_shows_what_exceeds_profile(own: Path, tmp_path: Path) -> None:
+    """Time and memory of a run. A longer run is resumed, and needs several jobs."""
+    own.write_text('[tight]\nextends = "cpu-node"\ntime_minutes = 2\nmemory_gb = 0.5\n')
     runs = tmp_path / "runs.json"
-    runs.write_text(json.dumps([vars(base("small"))]))
-    command = ["plan", str(runs), "--scale", "small", "--profile", "cpu-node"]
-    output = run_command(*command)
-    assert "too much for profile cpu-node" in output and "estimated for a GPU, and a stage has none" in output
+    runs.write_text(json.dumps([vars(base("lab", seed=77))]))
+    command = ["plan", str(runs), "--scale", "lab", "--profile", "tight"]
     lines = json.loads(run_command(*command, "--json"))["beyond_profile"]
-    assert lines and [line for line in output.splitlines() if line in lines] == lines
+    assert [line for line in run_command(*command).splitlines() if line in lines] == lines
+    long, large = lines
+    assert "resumed from checkpoints" in long and large.endswith("a run has 0.5 GiB")

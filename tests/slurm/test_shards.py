@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from repro.pipeline.stages import list_stages
-from repro.planning.plan import SHARDED_KINDS, make_plan
 from repro.spec import Run, base, get_first_phase
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
@@ -128,14 +127,6 @@ def test_first_phase_has_own_shards() -> None:
 def test_too_many_shards_are_refused(run: Run, settings: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         count_shards(run, Profile(name="p", **settings))
-
-
-def test_plan_shows_number_of_shards() -> None:
-    plan = make_plan([replace(RUN, filter="surrogate")], [], num_shards=lambda run: 4)
-    assert {title.split("/")[0]: number for title, number in plan.num_shards.items()} == dict.fromkeys(SHARDED_KINDS, 4)
-    assert sum(line.endswith(" in 4 shards") for line in plan.lines()) == 3
-    without_data = make_plan([base("small")], [], num_shards=lambda run: 32).lines()
-    assert [line.startswith("  tokens, embeddings, keys in 32 shards") for line in without_data].count(True) == 1
 
 
 def test_leftover_shards_are_pruned() -> None:
