@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import BOTH, get_contextual_sizes, seeds_at
-from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES
+from experiments.shared import MEAN_OF_SEEDS, NDCG, OURS, PAPERS, SCORE_LINES
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # The paper uses the sets of Nomic and BGE. At our own scales, two sources of the same mined text replace them.
@@ -42,7 +42,6 @@ PRETRAINING |= {
     for scale in ("small", "large")
 }
 # §6: the best model has one hard negative per query and warms up as usual (§5). Ours have too few steps to warm up.
-OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
 SUPERVISED: dict[str, dict[str, Any]] = {
     scale: {"num_warmup_steps": 0, "learning_rate": base(scale).learning_rate} for scale in OURS
 }

@@ -5,8 +5,8 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, get_contextual_sizes, seeds_at
 from experiments.e04_batch_by_cluster import BATCH_SIZES, PAPER_CLUSTER_SIZES
-from experiments.e05_epochs import PAPERS, PRETRAINING
-from experiments.shared import HALF_A_POINT, NDCG, SCORE, get_size_at
+from experiments.e05_epochs import PRETRAINING
+from experiments.shared import HALF_A_POINT, NDCG, PAPERS, SCORE, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 CORPUS = {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"} | dict.fromkeys(PAPERS, "nomic-supervised")

@@ -4,8 +4,9 @@ from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import BM25, BOTH, SURROGATE, get_contextual_sizes, seeds_at
-from experiments.e05_epochs import OURS, PAPERS, SECOND_SET, make_second_phase
+from experiments.e05_epochs import SECOND_SET, make_second_phase
 from experiments.fresh import STATED
+from experiments.shared import OURS, PAPERS
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, grid, pick, term
 
 MEASURED = {"measure": "mteb"}

@@ -7,6 +7,9 @@ from repro.spec import ByScale, by_scale
 
 NDCG, LOSS, ACCURACY = "{suite}/mean/ndcg_at_10", "train/loss", "train/accuracy"
 
+OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
+"""Our scales that start from word vectors or at random, and those of the paper."""
+
 # ---- figures
 
 SCORE: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}

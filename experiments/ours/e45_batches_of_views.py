@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments.e01_table1 import BATCHES, NEITHER, get_sizes
-from experiments.ours.e44_context_designs import SCALES, SUITES
+from experiments.ours.e03_settings_tried import SCALES, SUITES
 from experiments.shared import NDCG
 from repro.spec import Column, Experiment, Row, Run, Table, base, by_scale, pick
 

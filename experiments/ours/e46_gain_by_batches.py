@@ -1,7 +1,9 @@
-"""The gain of the contextual architecture, by the kind of its training batches. Not in the paper.
+"""What the contextual architecture gains, by its training batches, its context documents and its details. Not in the paper.
 
-The paper's architecture reads documents of the batch as its context. A batch of one domain therefore resembles a
-searched collection. Table 1 has a row of such batches, but no claim covered it.
+A batch of one domain resembles a searched collection, so the architecture may learn to read it. A context-blind model reads
+learned null vectors and soft prompts in front of every text, and never a document. The gain from the searched corpus is the
+score with in-corpus context less that of the context-blind model. The ablations vary two settings that the paper does not:
+sequence dropout (§5) and the number of soft prompts.
 """
 
 from typing import Any
@@ -11,67 +13,110 @@ from experiments.e01_table1 import (
     ARCHITECTURE,
     ARCHITECTURE_DOMAIN,
     BATCHES,
+    BLIND,
     BOTH,
     FAMILY_COLUMNS,
     NEITHER,
     NEITHER_DOMAIN,
+    PLAIN_BATCH,
     SEEDS,
     get_sizes,
 )
 from experiments.ours.e25_context_emergence import CONTEXT_LABELS, DIFFERENCE
-from experiments.shared import BELOW_PAPERS_GAINS, NDCG, SCORE, under
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
+from experiments.shared import BELOW_PAPERS_GAINS, BELOW_SMALLEST_GAIN, BEYOND_CHANCE, HALF_A_POINT, NDCG, SCORE, under
+from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
-SCALES = ("smoke", "desk", "lab")
+KIND_SEEDS = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}
+"""Seeds by kind of batch. They were trained for other rows, but not examined, when the claims were stated."""
+BLIND_SEEDS = {"smoke": (0,), "desk": fresh.TABLE1}
+"""Seeds with random context and of the context-blind model."""
+ABLATION_SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": (8, 9, 10)}
+"""Seeds of the ablations. None of those of desk was trained before the claims were stated."""
+SMOKE_SETTINGS = {"known_positives": "mask", "backbone": "bert"}
+"""Smoke compares nothing. Its context-blind models have settings of mini that no other smoke run has."""
+
+AS_IN_TABLE1: dict[str, Any] = {
+    name: getattr(base("desk"), name) for name in ("test_contexts", "sequence_dropout", "num_soft_prompts")
+}
+RANDOM = {"test_contexts": "own+random"}
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one source per batch": (NEITHER, ARCHITECTURE),
     "clusters, filter": (BATCHES, BOTH),
     "one domain per batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
 }
 """The biencoder and the contextual model of Table 1 on each kind of batch."""
+KINDS_WITH_BLIND = ("one domain per batch", "one source per batch")
+CHANGES: dict[str, dict[str, Any]] = {
+    "no sequence dropout": {"sequence_dropout": 0.0, "test_contexts": "own+wrong"},  # such a model has no null vector
+    "sequence dropout 0.5": {"sequence_dropout": 0.5},
+    "no soft prompts": {"num_soft_prompts": 0},
+    "8 soft prompts": {"num_soft_prompts": 8},
+}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return both models on each kind of batch, on seeds trained for other rows, but not examined, when claims were stated."""
-    run_scale = scale if scale in SCALES else "lab"
-    seeds = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}[run_scale]
-    return tuple(
-        base(run_scale, **row | get_sizes(row, run_scale), seed=seed)
+    """Return both models on each kind of batch, those with random context or none, and the ablations."""
+    settings = [
+        row | get_sizes(row, scale) | {"seed": seed}
         for pair in KINDS.values()
         for row in pair
-        for seed in seeds
-    )
+        for seed in KIND_SEEDS[scale]
+    ]
+    sizes = {"batch_size": PLAIN_BATCH[scale]} | (SMOKE_SETTINGS if scale == "smoke" else {})
+    settings += [
+        row | sizes | {"seed": seed}
+        for biencoder, contextual in map(KINDS.__getitem__, KINDS_WITH_BLIND)
+        for row in (biencoder, contextual, contextual | RANDOM, contextual | BLIND)
+        for seed in BLIND_SEEDS.get(scale, ())
+    ]
+    changes = [{}, *CHANGES.values(), *([BLIND] if scale == "desk" else [])]
+    settings += [
+        ARCHITECTURE_DOMAIN | change | {"batch_size": PLAIN_BATCH[scale], "seed": seed}
+        for change in changes
+        for seed in ABLATION_SEEDS.get(scale, ())
+    ]
+    return tuple(dict.fromkeys(base(scale, **setting) for setting in settings))
 
 
 COMPARISONS = {
-    "in-corpus − biencoder": ("in-corpus", "biencoder"),
-    "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus"),
-    "in-corpus − no context": ("in-corpus", "no context"),
+    "in-corpus − biencoder": ("in-corpus", "biencoder", "#440154", "o"),
+    "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus", "#21918c", "s"),
+    "in-corpus − no context": ("in-corpus", "no context", "#b5a000", "^"),
 }
-STYLES = {
-    "in-corpus − biencoder": ("#440154", "o"),
-    "in-corpus − out-of-corpus": ("#21918c", "s"),
-    "in-corpus − no context": ("#b5a000", "^"),
-}
+"""Label, both series, colour and marker of each difference."""
 
 
 def list_rows() -> tuple[Row, ...]:
     """Return a row for each kind of batch, model and context."""
     rows: list[Row] = []
     for kind, (biencoder, contextual) in KINDS.items():
-        rows.append(Row(label=f"{kind}: biencoder", runs=pick(**biencoder)))
+        seeds = {"seed": by_scale(KIND_SEEDS)}
+        rows.append(Row(label=f"{kind}: biencoder", runs=pick(**biencoder | seeds)))
         rows += [
-            Row(label=f"{kind}: {label}", runs=pick(**contextual), context=context)
+            Row(label=f"{kind}: {label}", runs=pick(**contextual | AS_IN_TABLE1 | seeds), context=context)
             for context, label in CONTEXT_LABELS.items()
         ]
     return tuple(rows)
 
 
+def list_blind_rows() -> tuple[Row, ...]:
+    """Return the rows of random and no documents. In-corpus and random context use the same trained weights."""
+    seeds = {"seed": by_scale(BLIND_SEEDS)}
+    return tuple(
+        Row(label=f"{kind}: {label}", runs=pick(**KINDS[kind][1] | seeds | change), context=context)
+        for kind in KINDS_WITH_BLIND
+        for label, change, context in (
+            ("in-corpus, again", RANDOM, "own"),
+            ("random training text", RANDOM, "random"),
+            ("context-blind", BLIND, "null"),
+        )
+    )
+
+
 def draw_gains(frame: Any, axes: Any) -> str:
     """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
     scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
-    for index, (label, (first, second)) in enumerate(COMPARISONS.items()):
-        colour, marker = STYLES[label]
+    for index, (label, (first, second, colour, marker)) in enumerate(COMPARISONS.items()):
         for position, kind in enumerate(KINDS):
             pair = [f"{kind}: {series}" for series in (first, second)]
             if not set(pair) <= set(scores):
@@ -104,54 +149,145 @@ FIGURE = Figure(
     draw=draw_gains,
     **SCORE,
 )
-
 TABLE = Table(
-    name="gain_by_batches_table",
-    caption="NDCG@10 by family of both models on each kind of batch, the contextual model under three contexts.",
+    name="context_blind",
+    caption=(
+        "NDCG@10 of the biencoder and of the contextual model by kind of batch: with context documents of the searched "
+        "corpus, of another corpus, without any, of the training text, and trained without any document "
+        "(context-blind)."
+    ),
     columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
-    rows=list_rows(),
+    rows=(*list_rows(), *list_blind_rows()),
 )
 
+REFERENCE: dict[str, Any] = ARCHITECTURE_DOMAIN | AS_IN_TABLE1 | {"seed": by_scale(ABLATION_SEEDS)}
+MEAN_NDCG = "mean/ndcg_at_10"
+ABLATIONS = Table(
+    name="ablations",
+    caption=(
+        "NDCG@10 of the contextual model on batches of one domain with one detail changed at a time, with in-corpus, "
+        "out-of-corpus and null context. Sequence dropout 1 is the context-blind model."
+    ),
+    columns=(
+        Column(label="train loss", value="train/loss", decimals=2),
+        *(
+            Column(label=label, value=f"{{suite}}{view}/{MEAN_NDCG}", factor=100, decimals=2)
+            for label, view in (("in-corpus", ""), ("out-of-corpus", "+wrong"), ("null", "+null"))
+        ),
+    ),
+    rows=(
+        Row(label="as in Table 1 (dropout 0.005, 2 prompts)", runs=pick(**REFERENCE)),
+        *(Row(label=label, runs=pick(**REFERENCE | change)) for label, change in CHANGES.items()),
+        Row(label="sequence dropout 1 (context-blind)", runs=pick(**REFERENCE | BLIND)),
+    ),
+)
 
-COMMON = BELOW_PAPERS_GAINS | {
+ON_DOMAIN = ARCHITECTURE_DOMAIN | AS_IN_TABLE1
+OF_BATCHES = BELOW_PAPERS_GAINS | {
     "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
     "stated": "2026-11-24",
     "scales": ("desk", "lab"),
     **fresh.declare(fresh.TABLE1, fresh.BY_BATCHES_AT_LAB),
 }
-STATEMENTS: tuple[tuple[str, str, Term], ...] = (
-    (
-        "D.a",
-        "on batches of one domain, the paper's architecture beats a biencoder trained on the same batches",
-        term(NDCG, **NEITHER_DOMAIN),
+OF_DOCUMENTS = BELOW_PAPERS_GAINS | {
+    "source": "our question: what documents add to learned vectors in front of the text",
+    "scales": ("desk",),
+    "seeds": BLIND_SEEDS["desk"],
+    "descriptive": "stated after some of its seeds were trained",
+}
+OF_ABLATIONS: dict[str, Any] = {"stated": "2026-11-25", "scales": ("desk",), "seeds": ABLATION_SEEDS["desk"]}
+
+
+def score(change: dict[str, Any], view: str = "") -> Term:
+    """Return the mean NDCG@10 of a changed model under one context."""
+    return term(f"{{suite}}{view}/{MEAN_NDCG}", **REFERENCE | change)
+
+
+def claim_no_change(id: str, statement: str, changes: tuple[str, ...], source: str) -> Claim:
+    """Claim that none of these changes matters to the score under in-corpus context."""
+    pairs = [(score(CHANGES[name]), score({})) for name in changes]
+    options = OF_ABLATIONS | {"delta": HALF_A_POINT, "because": BELOW_SMALLEST_GAIN}
+    return Claim.equivalence(id, statement, pairs=pairs, source=source, **options)
+
+
+CLAIMS = (
+    *(
+        Claim.order(
+            id,
+            statement,
+            pairs=[(term(NDCG, **ON_DOMAIN), other)],
+            **OF_BATCHES | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
+        )
+        for id, statement, other in (
+            (
+                "D.a",
+                "on batches of one domain, the paper's architecture beats a biencoder trained on the same batches",
+                term(NDCG, **NEITHER_DOMAIN),
+            ),
+            (
+                "D.b",
+                "the paper's architecture scores higher if it is trained on batches of one domain than of one source",
+                term(NDCG, **ARCHITECTURE | AS_IN_TABLE1),
+            ),
+            (
+                "D.c",
+                "trained on batches of one domain, the paper's architecture scores higher with in-corpus context than "
+                "with none",
+                term(under("null"), **ON_DOMAIN),
+            ),
+            (
+                "D.d",
+                "trained on batches of one domain, the paper's architecture gains from in-corpus over out-of-corpus "
+                "context",
+                term(under("wrong"), **ON_DOMAIN),
+            ),
+        )
     ),
-    (
-        "D.b",
-        "the paper's architecture scores higher if it is trained on batches of one domain than of one source",
-        term(NDCG, **ARCHITECTURE),
-    ),
-    (
-        "D.c",
-        "trained on batches of one domain, the paper's architecture scores higher with in-corpus context than with none",
-        term(under("null"), **ARCHITECTURE_DOMAIN),
-    ),
-    (
-        "D.d",
-        "trained on batches of one domain, the paper's architecture gains from in-corpus over out-of-corpus context",
-        term(under("wrong"), **ARCHITECTURE_DOMAIN),
-    ),
-)
-"""Id, claim, and the comparison for the architecture on such batches with in-corpus context."""
-CLAIMS = tuple(
     Claim.order(
-        id,
-        statement,
-        pairs=[(term(NDCG, **ARCHITECTURE_DOMAIN), other)],
-        **COMMON | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
-    )
-    for id, statement, other in STATEMENTS
+        "CB.a",
+        "on batches of one domain, the contextual model with in-corpus context beats the context-blind model",
+        pairs=[
+            (
+                term(NDCG, **ARCHITECTURE_DOMAIN | RANDOM),
+                term(fresh.NDCG_OF_BLIND, **ARCHITECTURE_DOMAIN | BLIND),
+            )
+        ],
+        **OF_DOCUMENTS,
+    ),
+    Claim.order(
+        "CB.b",
+        "on batches of one domain, in-corpus context beats random training text as context",
+        pairs=[(term(NDCG, **ARCHITECTURE_DOMAIN | RANDOM), term(under("random"), **ARCHITECTURE_DOMAIN | RANDOM))],
+        **OF_DOCUMENTS,
+    ),
+    claim_no_change(
+        "AB.a",
+        "with sequence dropout 0 and 0.5, a model scores within half a point of 0.005 under in-corpus context",
+        ("no sequence dropout", "sequence dropout 0.5"),
+        "our question: §5 sets 0.005 and does not vary it",
+    ),
+    Claim.interaction(
+        "AB.b",
+        "a model trained with sequence dropout 0.5 loses less without context than one trained with 0.005",
+        of=(score({}), score({}, "+null")),
+        above=(score(CHANGES["sequence dropout 0.5"]), score(CHANGES["sequence dropout 0.5"], "+null")),
+        source="our question: §4.2 says that dropout lets the model work without context, and compares no rates",
+        because=BEYOND_CHANCE,
+        **OF_ABLATIONS,
+    ),
+    claim_no_change(
+        "AB.c",
+        "with no and with eight soft prompts, a model scores within half a point of two",
+        ("no soft prompts", "8 soft prompts"),
+        "our question: the official code has soft prompts, the paper does not mention them",
+    ),
 )
 
 EXPERIMENT = Experiment(
-    number=46, title="Gain of the architecture by kind of batch", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS
+    number=46,
+    title="Gain of the architecture by batches, documents and details",
+    runs=runs,
+    artefacts=(FIGURE, TABLE, ABLATIONS),
+    claims=CLAIMS,
+    scales=tuple(KIND_SEEDS),
 )

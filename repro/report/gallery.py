@@ -155,7 +155,7 @@ def make_first_table(experiment: Experiment) -> Iterator[str]:
         views = make_artefact_views(experiment, scale, with_yours=False)
         tables = [artefact for artefact in experiment.artefacts if isinstance(artefact, Table | Exhibit)]
         for view in (_drop_rows_without_records(views[artefact.name]) for artefact in tables):
-            if len(view.rows) <= MAX_TABLE_ROWS:
+            if 0 < len(view.rows) <= MAX_TABLE_ROWS:
                 yield as_markdown(view)
                 break
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from experiments.ours.e60_small_batches import runs as list_runs_on_cpu
+from experiments.e04_batch_by_cluster import list_small_batches as list_runs_on_cpu
 from repro.data.own.imported import import_source
 from repro.data.pairs import read_pairs
 from repro.pipeline.corpora import make_corpus_stage

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure as MatplotlibFigure
 
-from experiments.e16_contexts_of_a_document import draw_documents
-from experiments.e17_number_of_contexts import FIGURE_DRAWS
+from experiments.e16_context_documents import draw_documents
 from figures.draw import Picture, plot
 from repro.cli.main import list_artefacts
 from repro.records.store import Record, write_record
@@ -169,19 +168,6 @@ def close_figures() -> Iterator[None]:
     plt.close("all")
 
 
-def test_constant_score_is_a_dot() -> None:
-    values = {("a", 1): (1.0, 3.0), ("b", 1): (2.0, 2.0), ("a", 4): (5.0, 5.5)}
-    rows = [
-        {"series": "s", "part1": name, "num_test_contexts": size, "value": value, "seed": 0}
-        for name, size in values
-        for value in values[name, size]
-    ]
-    (axes,) = plot_own(rows, FIGURE_DRAWS.draw).axes
-    bars = [segment[:, 0].tolist() for lines in axes.collections for segment in lines.get_segments()]
-    assert sorted(bars) == [[-1.0, 1.0], [-0.25, 0.25], [0.0, 0.0]]
-    assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o") == 1
-
-
 def make_document_row(number: int, x: float, y: float) -> dict[str, object]:
     path = "pca/{part1}/{part2}/"
     return {"part1": f"document {number}", "name": f"words of number {number}", "seed": 0, f"{path}x": x, f"{path}y": y}
@@ -194,13 +180,3 @@ def test_documents_share_one_scale() -> None:
     assert len({axes.get_xlim() + axes.get_ylim() for axes in panels}) == 1
     assert [axes.get_title(loc="left") for axes in panels] == ["1: words of number 1", "2: words of number 2"]
     assert np.ptp(together.get_xlim()) > 10 * np.ptp(panels[0].get_xlim())
-
-
-def test_close_numbers_stay_apart() -> None:
-    places = {1: (0.0, 0.0), 2: (1.0, 1.0), 3: (0.02, 0.0)}
-    rows = [make_document_row(n, x + gap, y) for n, (x, y) in places.items() for gap in (0.0, 0.001)]
-    figure = plot_own(rows, draw_documents)
-    figure.canvas.draw()
-    first, _, third = (label.get_window_extent() for label in figure.axes[0].texts)
-    assert not first.overlaps(third)
-    assert [label.get_text() for label in figure.axes[0].texts] == ["1", "2", "3"]

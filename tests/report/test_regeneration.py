@@ -131,7 +131,7 @@ def test_pages_match_committed_records() -> None:
         assert path.read_text() == text, f"{path.name} is out of date: python -m repro check --write"
 
 
-@pytest.mark.parametrize("words", [("show", "table3"), ("show", "figure17_scores"), ("check", "table1"), ("check",)])
+@pytest.mark.parametrize("words", [("show", "table3"), ("show", "figure6_sizes"), ("check", "table1"), ("check",)])
 def test_csv_is_read_by_pandas(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     app([*words, "--format", "csv"], standalone_mode=False)
     text = capsys.readouterr().out
