@@ -109,7 +109,7 @@ def make_gallery() -> str:
 
 def load_findings() -> dict[int, str]:
     """Return the main result of each experiment by its number, from experiments/findings.md."""
-    text = (SOURCES / "experiments" / "findings.md").read_text("utf-8")
+    text = re.sub(r"<!--.*?-->", "", (SOURCES / "experiments" / "findings.md").read_text("utf-8"), flags=re.DOTALL)
     sections = re.findall(r"^## (\d+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     return {int(number): " ".join(finding.split()) for number, finding in sections}
 
