@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 from repro.report.formats import render
-from repro.report.pivot import make_pivot, make_pivot_view
 from repro.report.scores import make_scores_view
 from repro.report.view import View
 from repro.spec import base
@@ -34,8 +33,6 @@ def main(folder: Path, words: tuple[str, ...] = AXES) -> View:
     print(f"outcomes: {sorted(ended.values())}", flush=True)
     table = make_scores_view(runs)
     render(table)
-    if len(axes) == 2 and all(len(values) > 1 for values in axes.values()):
-        render(make_pivot_view(make_pivot(runs, *axes)))
     return table
 
 

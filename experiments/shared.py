@@ -19,6 +19,17 @@ BY_PART: dict[str, Any] = SCORE | {"x": "part1", "y": "value"}
 """The axes of a figure that shows the score of each part of its `points`."""
 MEAN_OF_SEEDS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
 
+
+def draw_mean(axes: Any, x: float, values: Any, colour: str) -> None:
+    """Draw the mean of one value per seed, with its 95 % interval (Student's t) from three seeds on."""
+    from scipy.stats import t
+
+    width = t.ppf(0.975, len(values) - 1) * values.std() / len(values) ** 0.5 if len(values) > 2 else None
+    axes.errorbar(x, values.mean(), width, fmt="_", markersize=10, markeredgewidth=2, color=colour, capsize=3)
+
+
+SEEDS_AND_MEAN = "mark: one seed; dash and whiskers: mean over n seeds and its 95 % interval (Student's t)"
+
 # ---- reasons for the thresholds of claims
 
 HALF_A_POINT = 0.005

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from figures.heatmap import choose_ink, write_cell
 from figures.intervals import compute_intervals, describe_interval, format_counts
-from figures.style import GREY, INK, format_value, label_values, make_axes, sort_values
+from figures.style import GREY, INK, format_fixed, format_value, label_values, make_axes, sort_values
 
 COLOURS = "PuOr"
 """Two hues whose lightness falls evenly from the middle. Numbers show the sign, and strength is visible in grey too."""
@@ -70,14 +70,10 @@ def _draw_cells(differences: pd.DataFrame, diagonal: pd.Series, axes: Axes) -> Q
     mesh = axes.pcolormesh(np.ma.masked_invalid(values), cmap=COLOURS, norm=norm)
     for (row, column), value in np.ndenumerate(values):
         if row == column:
-            score = diagonal.iloc[row]
-            write_cell(axes, row, column, "–" if np.isnan(score) else f"{score:.1f}", INK, "bold")
-        elif np.isnan(value):
-            write_cell(axes, row, column, "–", INK)
+            write_cell(axes, row, column, format_fixed(diagonal.iloc[row], 1), INK, "bold")
         else:
-            # Adding zero turns -0.0 into 0.0.
-            text = f"{round(value, decimals) + 0.0:+.{decimals}f}"
-            write_cell(axes, row, column, text, choose_ink(mesh.to_rgba(value)))
+            ink = INK if np.isnan(value) else choose_ink(mesh.to_rgba(value))
+            write_cell(axes, row, column, format_fixed(value, decimals, "+"), ink)
     label_values(axes, list(differences.columns), [index + 0.5 for index in range(count)])
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)

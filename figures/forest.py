@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
 
-from figures.style import GREY, make_axes
+from figures.style import GREY, format_value, make_axes
 
 INCHES_PER_ROW, INCHES_PER_PANEL, WIDTH = 0.36, 0.5, 4.0
 """Narrow enough for a phone: text stands above its row, not next to it."""
@@ -96,7 +96,7 @@ def _set_scale(axes: Axes, rows: pd.DataFrame) -> None:
         threshold = 10.0 ** np.floor(np.log10(typical))
         axes.set_xscale("symlog", linthresh=threshold, linscale=1.0)
         axes.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=threshold))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
     low, high = np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)
     margin = 0.06 * (high - low or 1.0)
     axes.set_xlim(1.3 * low - margin * (low == 0), 1.3 * high + margin * (high == 0))

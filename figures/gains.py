@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from figures.intervals import describe_interval, format_counts, summarise_seeds
-from figures.style import SETTINGS
+from figures.style import SETTINGS, format_fixed, write_svg
 
 ROW_HEIGHT, WIDTH = 0.42, 8.0
 """Inches."""
@@ -38,10 +37,9 @@ def gains_svg(rows: Sequence[Mapping[str, Any]], *, title: str, x_label: str) ->
         axes.set_title(title, loc="left", color=INK)
         axes.set_xlabel(x_label, color=INK)
         figure.supxlabel(note, fontsize="small", color=FAINT, x=0.99, ha="right")
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-        plt.close(figure)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+        figure.patch.set_visible(False)
+        svg = write_svg(figure)
+    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
 
 def _draw(frame: pd.DataFrame, axes: Axes) -> str:
@@ -59,7 +57,7 @@ def _draw(frame: pd.DataFrame, axes: Axes) -> str:
         text_style["transform"] = axes.get_yaxis_transform()
         axes.text(x, -0.6, name, fontsize="small", **text_style)
         for position, value in enumerate(values):
-            axes.text(x, position, "–" if np.isnan(value) else f"{round(value, 1) + 0.0:+.1f}", **text_style)
+            axes.text(x, position, format_fixed(value, 1, "+"), **text_style)
     axes.set_yticks(positions, names)
     axes.invert_yaxis()
     _style_axes(axes)

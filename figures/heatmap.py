@@ -12,7 +12,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
 from figures.intervals import MIN_SEEDS_FOR_INTERVAL, compute_intervals, format_counts
-from figures.style import INK, format_value, label_values, sort_values
+from figures.style import INK, format_fixed, format_value, label_values, sort_values
 from figures.theme import ON_COLOUR
 
 COLOURS = "YlGnBu"  # its lightness falls evenly, so the order of cells survives in grey
@@ -77,8 +77,7 @@ def _draw_panel(
     mesh = axes.pcolormesh(masked, cmap=COLOURS, vmin=span[0], vmax=span[1])
     for (row, column), value in np.ndenumerate(values.to_numpy(float)):
         colour = INK if np.isnan(value) else choose_ink(mesh.to_rgba(value))
-        text = "–" if np.isnan(value) else f"{value:.{_get_decimals(span)}f}"
-        write_cell(axes, row, column, text, colour)
+        write_cell(axes, row, column, format_fixed(value, _get_decimals(span)), colour)
         if (row, column) in framed:
             axes.add_patch(
                 Rectangle((column + 0.06, row + 0.06), 0.88, 0.88, fill=False, edgecolor=colour, linewidth=1.6)

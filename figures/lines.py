@@ -8,8 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from figures.intervals import describe_interval, format_counts, summarise_seeds
-from figures.style import DASHES, MARKERS, label_values, make_palette, place_legend_above, sort_values
+from figures.style import DASHES, MARKERS, format_fixed, label_values, make_palette, place_legend_above, sort_values
 
+MIN_LINE_POINTS = 3
+"""Fewer points have no trend to see. They are not joined, and each has a bar instead of a band."""
 MAX_REFERENCE_DISTANCE = 2.0
 """Distance, in ranges of the lines, beyond which a reference is drawn at the edge of the axes."""
 
@@ -37,11 +39,12 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
         line_positions = [positions[values.index(value)] for value in summary.index]
         label = f"{name} ({format_counts(summary['n'])})"
         marker = MARKERS[index % len(MARKERS)]
-        axes.plot(line_positions, summary["mean"], marker=marker, markersize=5, label=label, **style)
-        if len(line_positions) > 1:
+        is_line = len(line_positions) >= MIN_LINE_POINTS
+        line_style = style if is_line else {"color": colour, "linestyle": "none"}
+        axes.plot(line_positions, summary["mean"], marker=marker, markersize=5, label=label, **line_style)
+        if is_line:
             axes.fill_between(line_positions, summary["low"], summary["high"], color=colour, alpha=0.2, linewidth=0)
         else:
-            # A band without width would be invisible.
             axes.vlines(line_positions, summary["low"], summary["high"], color=colour)
         counts += list(summary["n"])
         extremes += [float(summary["low"].min()), float(summary["high"].max())]
@@ -51,7 +54,7 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     place_legend_above(axes)
     if not counts:
         return ""
-    return describe_interval(counts, "bands" if len(values) > 1 else "bars")
+    return describe_interval(counts, "bands" if len(values) >= MIN_LINE_POINTS else "bars")
 
 
 def _draw_level(
@@ -69,7 +72,7 @@ def _draw_level(
     low, high = (min(extremes), max(extremes)) if extremes else (mean, mean)
     if max(low - mean, mean - high) > MAX_REFERENCE_DISTANCE * (high - low) > 0:
         side, height, marker = ("below", 0.03, "v") if mean < low else ("above", 0.97, "^")
-        label = f"{name}: {mean:.1f}, {side} the axis ({label_count})"
+        label = f"{name}: {format_fixed(mean, 1)}, {side} the axis ({label_count})"
         arrow: dict[str, Any] = {"marker": marker, "linestyle": "none", "color": style["color"], "markersize": 7}
         axes.plot([0.97], [height], transform=axes.transAxes, label=label, **arrow)
         return []

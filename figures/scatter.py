@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from figures.intervals import LEVEL
-from figures.style import DASHES, MARKERS, make_palette, place_legend_above
+from figures.style import DASHES, MARKERS, format_fixed, make_palette, place_legend_above
 
 MIN_POINTS_FOR_CORRELATION = 5
-"""Fewer points get no correlation and no fitted line. They are joined instead."""
+"""Fewer points get no correlation and no fitted line."""
 
 
 def draw_scatter(
@@ -48,10 +48,7 @@ def draw_scatter(
         scaled_x = np.log10(x_values) if x_is_log else x_values
         label = f"{name}: {format_correlation(scaled_x, y_values)}"
         axes.plot(x_values, y_values, alpha=0.8, markersize=6, label=label, **style)
-        if len(x_values) < MIN_POINTS_FOR_CORRELATION:
-            order = np.argsort(scaled_x)
-            axes.plot(x_values[order], y_values[order], color=colour, dashes=dashes, linewidth=0.8)
-        elif np.ptp(scaled_x) > 0:
+        if len(x_values) >= MIN_POINTS_FOR_CORRELATION and np.ptp(scaled_x) > 0:
             fit = stats.linregress(scaled_x, y_values)
             ends = np.array([scaled_x.argmin(), scaled_x.argmax()])
             line = fit.intercept + fit.slope * scaled_x[ends]
@@ -87,4 +84,5 @@ def format_correlation(x: np.ndarray, y: np.ndarray) -> str:
         return f"r = –, n = {len(x)}"
     result = stats.pearsonr(x, y)
     low, high = result.confidence_interval(LEVEL)
-    return f"r = {result.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = {len(x)}"
+    r, low, high = (format_fixed(number, 2, "+") for number in (result.statistic, low, high))
+    return f"r = {r} [{low}, {high}], n = {len(x)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ LEGEND_LETTERS_PER_INCH = 14
 TITLE_LETTERS_PER_INCH = 12
 NOTE_LETTERS_PER_INCH = 14
 GREY = "#595959"
+MINUS = "\N{MINUS SIGN}"
+"""The same sign as matplotlib writes on axes."""
 TITLE_POINTS, SUBTITLE_POINTS, LINE_HEIGHT, POINTS_PER_INCH = 11, 8.5, 1.4, 72
 TITLE_MARGIN, LEFT_MARGIN = 0.06, 0.1
 """Inches above a title, and left of titles and notes."""
@@ -133,7 +136,15 @@ def format_value(value: Any) -> str:
     """Return a value as an axis label: thousands separated, no trailing zeros."""
     if isinstance(value, str | bool):
         return str(value)
-    return f"{value:,.0f}".replace(",", "\u2009") if float(value).is_integer() else f"{value:g}"
+    text = f"{value:,.0f}".replace(",", "\u2009") if float(value).is_integer() else f"{value:g}"
+    return text.replace("-", MINUS)
+
+
+def format_fixed(value: float, decimals: int, sign: str = "") -> str:
+    """Return a number with fixed decimals, and with "+" as `sign` also a plus. Zero has no minus, and NaN is a dash."""
+    if math.isnan(value):
+        return "–"
+    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}".replace("-", MINUS)
 
 
 def write_powers(axis: Axis, locator: Locator | None = None) -> None:
@@ -172,10 +183,20 @@ def write_note(figure: Figure, note: str) -> None:
         figure.supxlabel(lines, fontsize="small", color=GREY, x=LEFT_MARGIN / width, ha="left")
 
 
+def write_svg(figure: Figure) -> str:
+    """Return a figure as SVG text and close it. The same figure gives the same text."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    return buffer.getvalue()
+
+
 def save_figure(figure: Figure, frame: pd.DataFrame, path: Path, *, with_png: bool = True) -> None:
     """Write path.svg, path.png and the plotted data as path.csv. The same data gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    # An older PNG would not match the new files.
+    path.with_suffix(".png").unlink(missing_ok=True)
     if with_png:
         # Layout takes long, so the PNG reuses the layout of the SVG.
         figure.set_layout_engine("none")

@@ -12,7 +12,11 @@ ABSENT = "–"
 """The cell of a missing number."""
 NARROW_SPACE = "\u202f"
 """Separates thousands."""
+MINUS = "\N{MINUS SIGN}"
+"""The sign of a negative number in tables, on pages and in pictures. CSV and JSON have a hyphen."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+CONTEXT_NAMES = {"own": "in-corpus", "wrong": "out-of-corpus", "random": "random", "null": "null"}
+"""The name on pages and in tables of each kind of context, by its stored value."""
 SECONDS_PER_YEAR = 365.25 * 86_400
 
 CONTROL_CHARACTERS = [*range(9), *range(11, 32), *range(127, 160)]
@@ -61,7 +65,7 @@ def format_number(value: float | None, decimals: int = 1) -> str:
     if value is None:
         return ABSENT
     # adding zero turns -0.0 into 0.0
-    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(",", NARROW_SPACE)
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace(",", NARROW_SPACE).replace("-", MINUS)
 
 
 def format_seconds(seconds: float | None) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.planning.cost import list_training_phases
-from repro.records.readable_records import ReadableRecords
-from repro.records.store import has_record
+from repro.records.store import explain_unreadable, has_record
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, get_last_owner, get_live_owner, list_owners
@@ -80,7 +79,6 @@ class Snapshot:
     """A view of the disk and the scheduler at one moment. The scheduler is queried once."""
 
     submissions: list[Submission] = field(default_factory=read_submissions)
-    readable_records: ReadableRecords = field(default_factory=lambda: ReadableRecords(get_local_records()))
 
     @cached_property
     def queue(self) -> Mapping[str, Queued] | None:
@@ -105,10 +103,8 @@ class Snapshot:
         return latest
 
     def get_statuses(self, runs: Iterable[Run]) -> list[RunStatus]:
-        """Return the status of each run. The records read for it are cached for the next call."""
-        statuses = [self.get_status(run) for run in runs]
-        self.readable_records.save()
-        return statuses
+        """Return the status of each run."""
+        return [self.get_status(run) for run in runs]
 
     def get_status(self, run: Run) -> RunStatus:
         """Return the status of a run."""
@@ -118,8 +114,8 @@ class Snapshot:
         locations = self._list_locations(item, last)
         # The order decides: a record outranks everything, then a living owner, then the cancel mark, then the last
         # report.
-        record_error = self.readable_records.explain_unreadable(run)
-        if record_error is not None:
+        if has_record(get_local_records(), run):
+            record_error = explain_unreadable(get_local_records(), run)
             return RunStatus(item.name, "unreadable" if record_error else "recorded", record_error, **locations)
         if owner is not None and owner.is_alive:
             locations |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.records.store import read_record, write_record
 from repro.report.formats import MAX_FOLDED_ROWS, format_plain_lines, render
 from repro.report.view import View
 from repro.spec import base
@@ -14,8 +13,6 @@ from repro.spec.identity import get_setting_id, run_id
 from repro.statistics.units import split_by_stratum, stratified_mean
 from repro.storage.paths import get_home
 from tests.commands import run_module
-
-SUITE = {"name": "desk", "datasets": [{"name": "a", "family": "f", "num_queries": 4}], "contexts": [{"seed": 0}]}
 
 
 @pytest.mark.parametrize("strata", [[0, 0, 0, 2, 2, 5], [1]])
@@ -31,18 +28,6 @@ def test_stratified_mean_is_exact(strata: list[int]) -> None:
 def test_setting_has_id_of_seed_0() -> None:
     for run in (base("smoke", seed=7), base("desk", seed=3, architecture="contextual", learning_rate=0.5)):
         assert get_setting_id(run) == run_id(replace(run, seed=0)) != run_id(run)
-
-
-def test_equal_suites_are_shared(own_home: Path) -> None:
-    values = np.linspace(0, 1, 4, dtype=np.float32)
-    metrics = {f"desk/{group}/ndcg_at_10": 0.5 for group in ("a", "f", "mean")}
-    suites = [SUITE, SUITE, SUITE | {"contexts": [{"seed": 1}]}]
-    read = []
-    for seed, suite in enumerate(suites):
-        content = {"metrics": metrics, "arrays": {"desk": values}, "provenance": {"suite": suite}}
-        path = write_record(own_home, base("desk", seed=seed), **content).path
-        read.append(read_record(path).provenance["suite"])
-    assert read[0] is read[1] and read[2] is not read[0] and read == suites
 
 
 def test_long_table_keeps_every_cell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,9 @@ from experiments.shared import (
     BY_PART,
     NDCG,
     SCORE,
+    SEEDS_AND_MEAN,
     WHAT_A_READER_NOTICES,
+    draw_mean,
     get_budget,
     get_size_at,
 )
@@ -105,12 +107,12 @@ def draw_differences_by_family(frame: Any, axes: Any, differences: Mapping[str, 
             style = {"color": colour, "marker": marker}
             legend_label = f"{label} (n = {len(values)})" if position == 0 else None
             axes.plot([x] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=legend_label, **style)
-            axes.plot([x - 0.07, x + 0.07], [values.mean()] * 2, color=colour, linewidth=2)
+            draw_mean(axes, x + 0.06, values, colour)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(families)), families)
     axes.set_ylabel(DIFFERENCE)
     axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return "mark: one seed; dash: mean over n seeds"
+    return SEEDS_AND_MEAN
 
 
 def draw_steps(frame: Any, axes: Any) -> str:
@@ -161,7 +163,8 @@ FIGURE = Figure(
     title="Gain from in-corpus context, by family",
     caption=(
         "NDCG@10 of in-corpus context on held-out collections of real text, minus that of out-of-corpus context (dots)"
-        " and minus that of no context (triangles). A mark is a seed, a line is the mean over seeds. All models are "
+        " and minus that of no context (triangles). A mark is a seed, a dash with whiskers the mean over n seeds with its "
+        "95 % interval. All models are "
         "compared at the largest number of training steps that they share. Word frequencies as an input are our "
         "extension."
     ),

@@ -23,7 +23,17 @@ from experiments.e01_table1 import (
     get_sizes,
 )
 from experiments.ours.e25_context_emergence import CONTEXT_LABELS, DIFFERENCE
-from experiments.shared import BELOW_PAPERS_GAINS, BELOW_SMALLEST_GAIN, BEYOND_CHANCE, HALF_A_POINT, NDCG, SCORE, under
+from experiments.shared import (
+    BELOW_PAPERS_GAINS,
+    BELOW_SMALLEST_GAIN,
+    BEYOND_CHANCE,
+    HALF_A_POINT,
+    NDCG,
+    SCORE,
+    SEEDS_AND_MEAN,
+    draw_mean,
+    under,
+)
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 KIND_SEEDS = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}
@@ -81,7 +91,6 @@ def runs(scale: str) -> tuple[Run, ...]:
 COMPARISONS = {
     "in-corpus − biencoder": ("in-corpus", "biencoder", "#440154", "o"),
     "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus", "#21918c", "s"),
-    "in-corpus − no context": ("in-corpus", "no context", "#b5a000", "^"),
 }
 """Label, both series, colour and marker of each difference."""
 
@@ -114,7 +123,7 @@ def list_blind_rows() -> tuple[Row, ...]:
 
 
 def draw_gains(frame: Any, axes: Any) -> str:
-    """Draw the gain of a contextual model on each kind of batch. One mark per seed, and a line at the mean."""
+    """Draw the gain of a contextual model on each kind of batch: one mark per seed, and the mean with its interval."""
     scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
     for index, (label, (first, second, colour, marker)) in enumerate(COMPARISONS.items()):
         for position, kind in enumerate(KINDS):
@@ -122,16 +131,16 @@ def draw_gains(frame: Any, axes: Any) -> str:
             if not set(pair) <= set(scores):
                 continue
             gains = (scores[pair[0]] - scores[pair[1]]).dropna()
-            x = position + 0.24 * (index - 1)
+            x = position + 0.3 * (index - 0.5)
             legend_label = f"{label} (n = {len(gains)})" if position == 0 else None
             axes.plot([x] * len(gains), gains, marker, color=colour, markersize=4, alpha=0.6, label=legend_label)
-            axes.plot([x - 0.09, x + 0.09], [gains.mean()] * 2, color=colour, linewidth=2)
+            draw_mean(axes, x + 0.05, gains, colour)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(KINDS)), list(KINDS))
     axes.set_ylabel(DIFFERENCE)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return "mark: one seed; dash: mean over n seeds"
+    return SEEDS_AND_MEAN
 
 
 FIGURE = Figure(
@@ -139,8 +148,8 @@ FIGURE = Figure(
     title="What the contextual architecture gains, by kind of batch",
     caption=(
         "NDCG@10 of the contextual model with in-corpus context, minus that of the biencoder trained on the same "
-        "batches (dots), minus its own with out-of-corpus context (squares), and minus its own without context "
-        "(triangles). A mark is a seed, a line is the mean over seeds."
+        "batches (dots), and minus its own with out-of-corpus context (squares). A mark is a seed, a dash with whiskers "
+        "the mean over n seeds with its 95 % interval."
     ),
     kind="own",
     x="sampler",

@@ -27,6 +27,7 @@ from experiments.shared import (
     NDCG,
     SCORE,
     WHAT_A_READER_NOTICES,
+    draw_mean,
     get_budget,
     get_size_at,
     under,
@@ -96,6 +97,8 @@ def draw_differences(frame: Any, axes: Any) -> str:
         axes.plot(by_steps.mean(), marker=marker, color=colour, linewidth=1.8, label=legend_label)
         steps = gains.index.get_level_values("num_steps")
         axes.plot(steps, gains, marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
+        for step, values in by_steps:
+            draw_mean(axes, step, values, colour)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_ylabel(DIFFERENCE)
     return finish_step_axes(frame, axes)
@@ -108,7 +111,7 @@ FIGURE = Figure(
         "NDCG@10 of the contextual model with in-corpus context, minus that of the biencoder (dots), of the same "
         "architecture trained without documents (squares), and of the same model with random training documents as "
         "context (triangles), by training steps. All start from MiniLM and see batches of one domain. A faint mark is a "
-        "seed, a line joins the means over n seeds."
+        "seed. A line joins the means over n seeds, whiskers are their 95 % intervals."
     ),
     kind="own",
     x="num_steps",
@@ -120,7 +123,7 @@ FIGURE = Figure(
 
 
 def draw_by_family(frame: Any, axes: Any) -> str:
-    """Draw each difference by family of collections: a mark per seed, a dash for the mean."""
+    """Draw each difference by family of collections: a mark per seed, and the mean with its interval."""
     return draw_differences_by_family(frame, axes, DIFFERENCES)
 
 
@@ -130,7 +133,8 @@ FAMILY_FIGURE = Figure(
     title="What context is worth by family, after eight times the steps",
     caption=(
         "The differences of the first picture by family of test collections, at the second number of training steps. A "
-        "mark is a seed, a dash the mean over n seeds. The test collections of packages are whole packages that are not "
+        "mark is a seed, a dash with whiskers the mean over n seeds with its 95 % interval. The test collections of "
+        "packages are whole packages that are not "
         "in the training text."
     ),
     kind="own",

@@ -1,8 +1,7 @@
-"""Draw the figures that a verb shows. A figure already drawn from the same data is reused without matplotlib."""
+"""Draw the figures that a verb shows."""
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,6 @@ from repro.report.gallery import (
     iter_gallery_figures,
     needs_no_record,
 )
-from repro.report.picture_cache import get_cached_picture
-from repro.report.pivot import Pivot, make_sort_key
 from repro.spec import Figure
 from repro.spec.registry import find_experiment
 from repro.storage.paths import get_figures_folder
@@ -44,17 +41,19 @@ def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
 
 
 def draw_from_records(figure: Figure, scale: str, origin: str) -> Path | None:
-    """Draw a figure from published or local records, and return the vector file, or None if there is no data."""
+    """Draw a figure from published or local records, and return the vector file, or None if there is no data.
+
+    Raises ValueError if it cannot be drawn, and OSError if a file cannot be written.
+    """
     runs = find_experiment(figure.name).runs(scale)
-    return render(figure, scale, origin, list_figure_rows(figure, runs, load_records(runs, origin)))
-
-
-def render(figure: Figure, scale: str, origin: str, rows: Rows, *, with_png: bool = True) -> Path | None:
-    """Draw a figure from the rows of published or local records, and return the vector file. None without data."""
+    rows = list_figure_rows(figure, runs, load_records(runs, origin))
     if not rows and not (needs_no_record(figure) and origin == "published"):
         return None
-    picture = describe_picture(figure, scale, origin, rows)
-    return draw_once(rows, f"{figure.name}-{scale}-{origin}", picture, with_png=with_png)
+    use_headless_backend()
+    from figures.draw import Picture, draw
+
+    path = get_figures_folder() / f"{figure.name}-{scale}-{origin}"
+    return draw(rows, path, Picture(**describe_picture(figure, scale, origin, rows)))
 
 
 def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -67,84 +66,6 @@ def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Map
         "cell_label": format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         "own": figure.draw,
     }
-
-
-def render_forest(rows: Rows, scale: str) -> Path:
-    """Draw the forest plot of all claims from its rows, and return the vector file."""
-    title = "What was found, and the threshold of each claim"
-    subtitle = f"scale {scale}, {RECORD_WORDS['published']}"
-    picture = {
-        "kind": "forest",
-        "x": "effect",
-        "y": "name",
-        "x_label": "",
-        "y_label": "",
-        "title": title,
-        "subtitle": subtitle,
-    }
-    return draw_once(rows, f"claims-{scale}-published", picture, with_png=False)
-
-
-def render_pivot(pivot: Pivot, *, grid: str = "grid") -> Path:
-    """Draw the scores of a grid over two fields as a heat map, and return the vector file. `grid` names it."""
-    x, y = pivot.x, pivot.y
-    # Each row already has a column "seed", by which the heat map pairs its cells.
-    columns = {name: f"{name} (axis)" if name == "seed" else name for name in (x, y)}
-    # A heat map has no place for a missing value, so an axis with one is drawn as words.
-    has_missing = {name for name in (x, y) if None in pivot.values[name]}
-    averaged = [name for name in pivot.averaged if name != "seed"]
-    plain_rows = [
-        {
-            "series": "",
-            "seed": run.seed,
-            **{
-                column: pivot.values[name][getattr(run, name)] if name in has_missing else getattr(run, name)
-                for name, column in columns.items()
-            },
-            # not drawn, but in the file of its data
-            **{name: getattr(run, name) for name in averaged},
-            "NDCG@10, points": score,
-        }
-        # Words are drawn in the order of the rows.
-        for run, score in sorted(
-            pivot.scores.items(),
-            key=lambda item: [*(make_sort_key(getattr(item[0], name)) for name in (x, y)), item[0].seed],
-        )
-    ]
-    picture = {
-        "kind": "heatmap",
-        "x": columns[x],
-        "y": columns[y],
-        "x_label": x,
-        "y_label": y,
-        "cell": "NDCG@10, points",
-        "title": f"NDCG@10 by {x} and {y}",
-        "subtitle": f"mean over {', '.join(averaged)}" if averaged else "",
-        "cell_label": "NDCG@10, points",
-    }
-    return draw_once(plain_rows, f"{grid}-by-{x}-{y}", picture, with_png=True)
-
-
-def draw_once(rows: Rows, name: str, picture: Mapping[str, Any], *, with_png: bool) -> Path:
-    """Draw a picture, unless the cached files match its rows and settings, and return the vector file.
-
-    Raises ValueError if it cannot be drawn, and OSError if a file cannot be written.
-    """
-    # `Path.with_suffix` would cut the name of a grid after its last dot
-    path = get_figures_folder() / name.replace(".", "_")
-    cached = get_cached_picture(path, rows, picture)
-    endings = ("svg", "csv", "png") if with_png else ("svg", "csv")
-    if cached.is_current(endings):
-        return path.with_suffix(".svg")
-    use_headless_backend()
-    from figures.draw import Picture, draw
-
-    vector_file = draw(rows, path, Picture(**picture), with_png=with_png)
-    if not with_png:
-        # a png of older rows would not match the new files
-        vector_file.with_suffix(".png").unlink(missing_ok=True)
-    cached.write(endings)
-    return vector_file
 
 
 def make_gallery_pictures() -> dict[Path, str]:
@@ -161,24 +82,41 @@ def make_gallery_pictures() -> dict[Path, str]:
             continue
         from figures.theme import recolour
 
-        svg = draw_svg(figure, scale, rows)
+        svg = draw_new_svg(figure, scale, "published", rows)
         for theme, path in paths.items():
             lines = recolour(svg, theme).splitlines()
             texts[path] = "\n".join(line.rstrip() for line in lines) + f"\n<!-- rows {digest} -->\n"
     return texts
 
 
-def draw_svg(figure: Figure, scale: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a figure as SVG text. The same rows give the same text."""
-    import matplotlib.pyplot as plt
+def draw_svg(figure: Figure, scale: str, origin: str, rows: Rows) -> str:
+    """Return a figure as SVG text: the committed picture of the results page if it shows the same, else a new one."""
+    path = get_picture_path(figure.name, "light")
+    if origin == "published" and is_current(path, compute_digest(figure, rows, scale)):
+        return path.read_text(encoding="utf-8")
+    return draw_new_svg(figure, scale, origin, rows)
 
+
+def draw_new_svg(figure: Figure, scale: str, origin: str, rows: Rows) -> str:
+    """Return a figure as SVG text. The same rows give the same text. Raises ValueError if it cannot be drawn."""
+    use_headless_backend()
     from figures.draw import Picture, plot
+    from figures.style import write_svg
 
-    drawing, _ = plot(rows, Picture(**describe_picture(figure, scale, "published", rows)), name=figure.name)
-    buffer = io.StringIO()
-    drawing.savefig(buffer, format="svg", metadata={"Date": None})
-    plt.close(drawing)
-    return buffer.getvalue()
+    drawing, _ = plot(rows, Picture(**describe_picture(figure, scale, origin, rows)), name=figure.name)
+    return write_svg(drawing)
+
+
+def draw_forest(rows: Rows, scale: str) -> str:
+    """Return the forest plot of all claims as SVG text."""
+    use_headless_backend()
+    from figures.draw import Picture, plot
+    from figures.style import write_svg
+
+    labels: dict[str, Any] = {"x": "effect", "y": "name", "x_label": "", "y_label": ""}
+    title = "What was found, and the threshold of each claim"
+    subtitle = f"scale {scale}, {RECORD_WORDS['published']}"
+    return write_svg(plot(rows, Picture(kind="forest", title=title, subtitle=subtitle, **labels))[0])
 
 
 def use_headless_backend() -> None:

@@ -15,7 +15,6 @@ from repro.cli.common import (
     Scale,
     normalise_selection,
     print_json,
-    print_line,
     print_progress,
     track_progress,
 )
@@ -58,37 +57,32 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""
-    from repro.report.formats import make_console, render, render_line
+    from repro.report.formats import render, render_line
     from repro.report.tables import format_summary_line, group_by_paper, make_claims_view
 
     get_scale(scale)
     if dry_run and not write:
         raise ValueError("--dry-run lists the changes that --write would make: give both")
-    if write and scale != "desk":
-        raise ValueError(f"check --write --scale {scale}: pages show the ledger of desk; leave --scale out")
-    if write and what:
-        raise ValueError(f"check {' '.join(what)} --write: pages have all claims; leave the artefacts out")
+    if write and (what or scale != "desk"):
+        raise ValueError("check --write regenerates pages with all claims: leave out artefacts and --scale")
     judged = judge_claims(what, scale)
     if as_json:
         print_json([{"paper": find_paper(judgement.claim.id), **judgement.as_dict()} for judgement in judged])
     elif format == "csv":
         # a csv holds one table, so papers are not separated
         render(make_claims_view(judged, f"claims at scale {scale}"), format)
-    # Companion papers would fill a third screen, so each is one line unless the command line names it.
-    is_short = format == "text" and not what
-    papers = {} if as_json or format == "csv" else group_by_paper(judged)
-    for paper, paper_judgements in papers.items():
-        summary = format_summary_line(paper_judgements)
-        if write or (is_short and paper != MAIN):
-            # with --write, the page has the ledger
-            render_line(f"{PAPERS[paper]}: {summary}")
-        elif paper_judgements or not judged:
-            width = make_console().width if format == "text" else None
-            view = make_claims_view(paper_judgements, f"{PAPERS[paper]}: claims at scale {scale}", width=width)
-            # a note, so that it is a comment in LaTeX
-            render(replace(view, notes=(*view.notes, summary)), format)
-    if is_short and not (write or as_json) and any(find_paper(judgement.claim.id) != MAIN for judgement in judged):
-        print_line("`repro check all` prints the claims of companion papers in full")
+    else:
+        for paper, members in group_by_paper(judged).items():
+            summary = format_summary_line(members)
+            # Companion papers would fill a third screen, so each is one line unless it is named. Pages have the ledger.
+            if write or (format == "text" and paper != MAIN and not what):
+                hint = "" if write else "; `repro check all` lists them"
+                render_line(f"{PAPERS[paper]}: {summary}{hint}")
+            elif members or not judged:
+                title = f"{PAPERS[paper]}: claims at scale {scale}"
+                view = make_claims_view(members, title, is_brief=format == "text")
+                # a note, so that it is a comment in LaTeX
+                render(replace(view, notes=(*view.notes, summary)), format)
     if write:
         from repro.cli.regenerate import regenerate
 

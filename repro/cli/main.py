@@ -5,11 +5,12 @@ Heavy imports are inside the verbs, so that light verbs start without torch or m
 
 from __future__ import annotations
 
+import codecs
 import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -44,7 +45,6 @@ from repro.cli.search import VERBS as SEARCH_VERBS
 from repro.records.lookup import (
     describe_missing_scale,
     describe_seeds,
-    get_sweep_name,
     resolve_experiments,
     resolve_runs,
     split_words,
@@ -58,7 +58,7 @@ from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
 from repro.storage.files import json_object
 from repro.storage.paths import check_home, get_corpora_folder, get_local_records
-from repro.text import count_noun
+from repro.text import ABSENT, MINUS, count_noun
 
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
@@ -67,6 +67,8 @@ GC_THRESHOLDS = (50_000, 20, 20)
 """Thresholds of Python's garbage collector. With the defaults it scans thousands of loaded records again and again, which
 takes a fifth of the time.
 """
+HYPHENS = "hyphens"
+"""The error handler of stdout: a number must not lose its sign in a locale without "−"."""
 SPIN_COUNT = "1000"
 """Spin count of a waiting thread in GNU OpenMP, which torch uses on Linux. The default is 300,000."""
 # click suggests verbs itself
@@ -89,6 +91,7 @@ def prepare_process() -> None:
     spinning threads take cores from working ones. `SPIN_COUNT` costs a few per cent on idle cores.
     """
     gc.set_threshold(*GC_THRESHOLDS)
+    codecs.register_error(HYPHENS, _replace_by_hyphens)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # closed by the caller, for example with `>&-`
@@ -96,9 +99,16 @@ def prepare_process() -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             # A locale such as ISO-8859-1 has no "–" or "…".
-            stream.reconfigure(errors="replace" if name == "stdout" else "backslashreplace")
+            stream.reconfigure(errors=HYPHENS if name == "stdout" else "backslashreplace")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
+
+
+def _replace_by_hyphens(error: UnicodeError) -> tuple[str, int]:
+    """Write dashes and minus signs as hyphens, and other letters that a locale lacks as question marks."""
+    assert isinstance(error, UnicodeEncodeError)
+    letters = error.object[error.start : error.end]
+    return "".join("-" if letter in (ABSENT, MINUS) else "?" for letter in letters), error.end
 
 
 def main() -> None:
@@ -236,7 +246,7 @@ def _show_results(what: list[str], scale: str, runs: list[Run]) -> None:
 
     single, names = split_words(what)
     if any(map(is_axis, what)):
-        return _show_grid(runs, get_sweep_name(what, scale), None, "text", False)
+        return _show_grid(runs)
     if single:
         return show(what, scale)
     for experiment in resolve_experiments(names):
@@ -279,10 +289,6 @@ def show(
     what: What = None,
     scale: Scale = "desk",
     format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
-    pivot: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="X Y", help="for a grid: print the scores by two fields, and draw a heat map"),
-    ] = None,
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
     as_json: AsJson = False,
@@ -293,11 +299,8 @@ def show(
     --seed and --all-seeds choose the runs of a grid. An artefact is shown with all seeds.
     """
     get_scale(scale)
-    if pivot and as_json:
-        raise ValueError("--pivot prints a table of means, --json each run: give one of them (csv: --format csv)")
-    if pivot or any(map(is_axis, what or ())):
-        runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
-        return _show_grid(runs, get_sweep_name(what, scale), pivot, format, as_json)
+    if any(map(is_axis, what or ())):
+        return _show_grid(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds), format, as_json)
     if seed or all_seeds:
         raise ValueError("--seed and --all-seeds choose the runs of a grid; an artefact is shown with all seeds")
     from repro.report.artefacts import judgements, make_artefact_views
@@ -336,31 +339,13 @@ def show(
         print_json(json_values[0] if len(json_values) == 1 else json_values)
 
 
-def _show_grid(runs: list[Run], name: str, pivot: tuple[str, str] | None, format: str, as_json: bool) -> None:
+def _show_grid(runs: list[Run], format: str = "text", as_json: bool = False) -> None:
     from repro.report.formats import render
-    from repro.report.pivot import make_pivot, make_pivot_view
     from repro.report.scores import make_scores_view, tabulate_scores
 
     if as_json:
         return print_json(tabulate_scores(runs))
-    if pivot is None:
-        return render(make_scores_view(runs, is_for_programs=format == "csv"), format)
-    by_fields = make_pivot(runs, *pivot)
-    render(make_pivot_view(by_fields), format)
-    if by_fields.scores:
-        from repro.cli.figures import render_pivot
-
-        if path := _draw_if_writable(partial(render_pivot, grid=name), by_fields):
-            print_progress(f"picture: {path}, with its data as .csv")
-
-
-def _draw_if_writable(render: Callable[..., Path | None], *arguments: Any) -> Path | None:
-    """Return the path of a picture, or None after a line if it cannot be written, as in a read-only REPRO_HOME."""
-    try:
-        return render(*arguments)
-    except OSError as error:
-        print_progress(f"no picture: {error}")
-        return None
+    render(make_scores_view(runs, is_for_programs=format == "csv"), format)
 
 
 def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) -> None:
@@ -379,27 +364,26 @@ def _is_selected(name: str, what: Sequence[str] | None) -> bool:
 
 @app.command()
 def report(
-    scale: Scale = "desk",
+    scale: Annotated[
+        list[str] | None, typer.Option(help="show this scale, repeatable (default: those with published records)")
+    ] = None,
     out: Annotated[Path, typer.Option(help="path of the page")] = Path("report.html"),
 ) -> None:
-    """Write an HTML page that works offline: Table 1, the ledger of claims, then every artefact."""
-    from repro.cli.figures import render, render_forest
-    from repro.cli.regenerate import render_gains
+    """Write an HTML page that works offline: the main results, then the claims and every artefact of each scale."""
+    from repro.cli.figures import draw_forest, draw_svg
+    from repro.cli.regenerate import FRONT_SCALE, FRONT_TABLE, draw_gains
     from repro.report.html import write_report
+    from repro.report.markdown_pages import HEADLINE_SCALES
+    from repro.report.sections import make_scale_report
 
-    sections = track_progress(
-        experiments(), lambda experiment: f"writing the section of {experiment.artefact_names[0]}"
+    def describe(name: str, experiment: Experiment) -> str:
+        return f"{experiment.artefact_names[0]} at {name}"
+
+    scales = (
+        make_scale_report(name, track_progress(experiments(), partial(describe, name)), draw_svg, draw_forest)
+        for name in [get_scale(name).name for name in scale or HEADLINE_SCALES]
     )
-    page = write_report(
-        get_scale(scale).name,
-        out,
-        # a page embeds the vector file, and drawing the png too would double the time
-        partial(render, with_png=False),
-        sections,
-        render_forest=partial(_draw_if_writable, render_forest),
-        render_gains=partial(_draw_if_writable, render_gains),
-    )
-    print_line(f"written: {page}")
+    print_line(f"written: {write_report(out, scales, draw_gains(FRONT_TABLE, FRONT_SCALE)['light'])}")
 
 
 @app.command()

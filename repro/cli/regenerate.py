@@ -17,11 +17,11 @@ from repro.spec.identity import run_id
 from repro.spec.registry import artefacts
 from repro.statistics.judge import Judgement
 from repro.storage.files import atomic_file
-from repro.storage.paths import CHECKOUT, get_figures_folder
+from repro.storage.paths import CHECKOUT
 from repro.text import count_noun, format_spans
 
 FRONT_TABLE, FRONT_SCALE = "table1_unfiltered", "mini"
-"""The table and scale of the picture on the front page. The report shows the same picture of Table 1."""
+"""The table and scale of the picture on the front page and at the top of the report."""
 GAINS_COLUMN = "NDCG@10"
 TITLES = {"table1": "Table 1", "table1_unfiltered": "Table 1 without the filter"}
 
@@ -75,23 +75,6 @@ def draw_gains(name: str, scale: str) -> dict[str, str]:
 
     svg = gains_svg(rows, **labels)
     return {theme: recolour(svg, theme) for theme in THEMES}
-
-
-def render_gains(scale: str) -> Path | None:
-    """Return the path of the light picture of Table 1 by `draw_gains`, drawn unless its cached file is current."""
-    from repro.report.picture_cache import get_cached_picture
-
-    rows, labels = _list_gains("table1", scale)
-    if not rows:
-        return None
-    path = get_figures_folder() / f"table1-gains-{scale}"
-    cached = get_cached_picture(path, rows, labels)
-    if not cached.is_current(("svg",)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path.with_suffix(".svg")) as part:
-            part.write_text(draw_gains("table1", scale)["light"], encoding="utf-8")
-        cached.write(("svg",))
-    return path.with_suffix(".svg")
 
 
 def _list_gains(name: str, scale: str) -> tuple[list[dict[str, Any]], dict[str, str]]:

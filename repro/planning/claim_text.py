@@ -25,9 +25,10 @@ from repro.spec import (
 )
 from repro.spec.artefact import get_rows
 from repro.spec.registry import experiments, load_headlines
+from repro.spec.scales import ORDER, get_scale
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
-from repro.text import count_noun, format_suggestion
+from repro.text import CONTEXT_NAMES, count_noun, format_suggestion
 
 VERDICT_MEANINGS = {
     "HOLDS": "every interval lies beyond the threshold, on the claimed side",
@@ -41,7 +42,7 @@ VERDICT_MEANINGS = {
     "other scale": "this scale cannot judge it",
 }
 DEFAULT_METRIC = re.compile(r"\{suite\}(\+[\w-]+)?/(mean|\*)/ndcg_at_10")
-CONTEXTS = {"own": "in-corpus context", "wrong": "another corpus as context", "null": "null context"}
+CONTEXTS = {kind: f"{name} context" for kind, name in CONTEXT_NAMES.items()}
 
 CLAIM_ID = re.compile(r"[A-Za-z]+\d*\.[a-z]\w*")
 """Id of a claim, for example T1.b or own.a. No artefact or run has a name of this form."""
@@ -73,8 +74,11 @@ def explain_claim(id: str, scale: str) -> list[str]:
         rows.append(("judged on", _describe_evidence(judged)))
     rows += [("also", remark) for remark in list_remarks(judged)]
     if judged.verdict == "other scale":
-        rows += _list_other_scales(judged)
-    else:
+        # a claim that declares no scales is judged at each scale that judges anything
+        command = f": repro why {claim.id} --scale {claim.scales[0]}" if claim.scales else ""
+        rows.append(("judged at", f"{judged.note}{command}"))
+    rows += _list_same_questions(judged)
+    if judged.verdict != "other scale":
         rows += _list_next_steps(judged, unit)
         figures = [exhibit.name for exhibit in experiment.artefacts if isinstance(exhibit, Figure)]
         picture = figures[0] if figures else experiment.artefact_names[0]
@@ -83,15 +87,16 @@ def explain_claim(id: str, scale: str) -> list[str]:
     return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
 
 
-def _list_other_scales(judged: Judgement) -> Iterator[tuple[str, str]]:
-    """Yield the scales that judge the claim with a command, and the claims that ask the same at this scale."""
-    claim, scale = judged.claim, judged.scale
-    # a claim that declares no scales is judged at each scale that judges anything
-    command = f": repro why {claim.id} --scale {claim.scales[0]}" if claim.scales else ""
-    yield "judged at", f"{judged.note}{command}"
-    headlines = [headline["claims"] for headline in load_headlines() if claim.id in headline["claims"]]
-    for id in sorted({id for ids in headlines for id in ids if scale in find_claim(id)[1].scales}):
-        yield "see", f"{id}, the same at {scale}"
+def _list_same_questions(judged: Judgement) -> Iterator[tuple[str, str]]:
+    """Yield the claims that ask the same at this scale, if it cannot judge the claim, or else at a higher one."""
+    scale = judged.scale
+    is_judged = judged.verdict != "other scale"
+    higher = [name for name in ORDER[ORDER.index(scale) + 1 :] if not get_scale(name).judges_values]
+    wanted = higher if is_judged else [scale]
+    headlines = [headline["claims"] for headline in load_headlines() if judged.claim.id in headline["claims"]]
+    for id in sorted({*chain(*headlines)} - {judged.claim.id}):
+        if other := next((name for name in wanted if name in find_claim(id)[1].scales), ""):
+            yield "see", f"{id}, the same at {other}" + (f": repro why {id} --scale {other}" if is_judged else "")
 
 
 def _list_next_steps(judged: Judgement, unit: str) -> Iterator[tuple[str, str]]:

@@ -99,7 +99,7 @@ def _verify_records(label: str, folder: Path) -> Iterator[Finding]:
 def _find_record_error(path: Path) -> str:
     """Return the error of a record, or an empty string if its digest and arrays are correct."""
     try:
-        read_record(path).check_arrays()
+        _ = read_record(path).arrays
     except (ValueError, OSError) as error:
         return str(error)
     return ""

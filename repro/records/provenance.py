@@ -59,8 +59,7 @@ def get_code_identity() -> dict[str, Any]:
     """Return the commit and a hash of the uncommitted changes in `RUN_SOURCES`, new files included.
 
     The hash is None if the checkout is clean. A copy without git history (installed, or an unpacked archive) returns
-    the commit that it was built from. If git fails, the commit is read from git's files, and the field "uncommitted"
-    is "not known".
+    the commit that it was built from. If git fails, there is no commit, and the field "uncommitted" is "not known".
     """
     return _identify_code()[0]
 
@@ -79,32 +78,9 @@ def _identify_code() -> tuple[dict[str, Any], str]:
         # `git diff` does not show untracked files, so their contents are added.
         changes = _run_git("diff", "HEAD", "--", *RUN_SOURCES) + _read_untracked_source()
     except _GitRefusedError as error:
-        identity = {"commit": _read_commit_file(), "uncommitted_sha256": None, "uncommitted": "not known"}
-        return identity, str(error)
+        return {"commit": None, "uncommitted_sha256": None, "uncommitted": "not known"}, str(error)
     digest = hashlib.sha256(changes.encode(errors="surrogateescape")).hexdigest()[:12]
     return {"commit": commit, "uncommitted_sha256": digest if changes else None}, ""
-
-
-def _read_commit_file() -> str | None:
-    """Return the commit from the files in .git without running git, or None if there is none."""
-    try:
-        folder = CHECKOUT / ".git"
-        if folder.is_file():
-            # a worktree: the file holds the path of the folder
-            folder = CHECKOUT / folder.read_text().removeprefix("gitdir:").strip()
-        head = (folder / "HEAD").read_text().strip()
-        if not head.startswith("ref:"):
-            return head or None
-        name = head.removeprefix("ref:").strip()
-        # A worktree has its own HEAD. Branches are in the folder that it shares with the main checkout.
-        shared = folder / (folder / "commondir").read_text().strip() if (folder / "commondir").is_file() else folder
-        if (shared / name).is_file():
-            return (shared / name).read_text().strip() or None
-        # After `git gc`, branches are lines of this file.
-        rows = [line.split() for line in (shared / "packed-refs").read_text().splitlines()]
-    except (OSError, UnicodeDecodeError):
-        return None
-    return next((row[0] for row in rows if row[1:] == [name]), None)
 
 
 def _read_untracked_source() -> str:

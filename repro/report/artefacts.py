@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from repro.records.store import Record, are_all_readable, list_records
+from repro.records.store import Record, list_records
 from repro.report.figure_data import make_figure_view
 from repro.report.tables import make_exhibit_view, make_table_view
-from repro.report.verdicts import compute_key, read_verdicts, write_verdicts
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.statistics.judge import Judgement, judge_all
-from repro.storage.memo import Memo
-from repro.storage.paths import get_local_records, get_published_records, get_verdicts_folder
+from repro.storage.paths import get_local_records, get_published_records
 
 RECORDS = {"published": get_published_records, "yours": get_local_records}
 RECORD_WORDS = {"published": "published records", "yours": "your records"}
@@ -24,20 +22,10 @@ def load_records(runs: Sequence[Run], source: str) -> list[Record]:
 
 
 def judgements(experiment: Experiment, scale: str) -> list[Judgement]:
-    """Judge the claims of an experiment from the published records, and add the effect in local records if available.
-
-    Verdicts are cached, except if a record is unreadable, so that its warning is printed every time.
-    """
-    runs, folders = experiment.runs(scale), [get_folder() for get_folder in RECORDS.values()]
-    path = get_verdicts_folder() / f"{experiment.number:02d}-{scale}.json"
-    memo = Memo(path, compute_key(experiment.claims, runs, scale, folders))
-    verdicts = read_verdicts(memo, experiment.claims)
-    if verdicts is None:
-        published, yours = (load_records(runs, source) for source in RECORDS)
-        verdicts = judge_all(experiment.claims, scale, runs, published, yours=yours)
-        if are_all_readable(*folders):
-            write_verdicts(memo, verdicts)
-    return verdicts
+    """Judge the claims of an experiment from the published records, and add the effect in local records if available."""
+    runs = experiment.runs(scale)
+    published, yours = (load_records(runs, source) for source in RECORDS)
+    return judge_all(experiment.claims, scale, runs, published, yours=yours)
 
 
 def make_artefact_views(experiment: Experiment, scale: str, *, with_yours: bool = True) -> dict[str, View]:

@@ -24,8 +24,8 @@ from repro.report.names import format_heading, format_title
 from repro.report.tables import get_metric_path
 from repro.report.view import View
 from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
-from repro.spec.artefact import PAPERS
-from repro.spec.registry import experiments
+from repro.spec.artefact import MAIN
+from repro.spec.registry import experiments, find_experiment, load_main_artefacts
 from repro.storage.digests import hash_python_files
 from repro.storage.paths import CHECKOUT, SOURCES
 
@@ -94,15 +94,20 @@ def is_current(path: Path, digest: str) -> bool:
     return path.is_file() and f"<!-- rows {digest} -->" in path.read_text(encoding="utf-8")
 
 
-def make_gallery() -> str:
-    """Return the results page's sections as Markdown."""
+def make_gallery(paper: str = MAIN) -> str:
+    """Return the sections of a paper's results page as Markdown. On the page of this suite, the main artefacts come first.
+
+    Raises ValueError if a main artefact is not declared.
+    """
     findings = load_findings()
     scales = {figure.name: scale for _, figure, scale, _ in iter_gallery_figures()}
+    names = load_main_artefacts() if paper == MAIN else ()
+    main = {experiment.number: experiment for experiment in map(find_experiment, names)}
+    others = [each for each in experiments() if each.paper == paper and each.number not in main]
     parts: list[str] = []
-    for paper, title in PAPERS.items():
-        of_paper = [experiment for experiment in experiments() if experiment.paper == paper]
-        parts += [f"## {title}"] if of_paper else []
-        for experiment in of_paper:
+    for title, group in (("The main artefacts", list(main.values())), ("All other artefacts" if main else "", others)):
+        parts += [f"## {title}"] if title and group else []
+        for experiment in group:
             parts += list(make_section(experiment, findings, scales))
     return "\n\n".join(parts) + "\n"
 
@@ -134,7 +139,7 @@ def make_section(experiment: Experiment, findings: Mapping[int, str], scales: Ma
             yield make_picture(artefact, format_title(experiment, artefact), scales[artefact.name])
     if not any(isinstance(artefact, Figure) for artefact in experiment.artefacts):
         yield from make_first_table(experiment)
-    claims = ", ".join(f"[{claim.id}](CLAIMS.md)" for claim in experiment.claims)
+    claims = ", ".join(claim.id for claim in experiment.claims)
     yield f"`python -m repro.{experiment.artefact_names[0]}`" + (f" · claims {claims}" if claims else "")
 
 

@@ -25,11 +25,13 @@ from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import experiments, list_experiment_files, load_headlines
 from repro.statistics.judge import Comparison, Judgement
-from repro.storage.paths import CHECKOUT
+from repro.storage.paths import CHECKOUT, SOURCES
 from repro.text import ABSENT, count_noun
 
 ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")
 """Abbreviations whose full stop does not end a sentence."""
+CLAIM_ID = re.compile(r"(?<![\w.#`\[])[A-Za-z]+\d*\.[a-z](?![\w.])")
+"""The id of a claim within a text, which is no link yet."""
 
 
 def extract_first_sentence(source: str) -> str:
@@ -73,17 +75,11 @@ def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
 
 
 def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
-    """Return the main results: a row per sentence with the paper's value, and a column per scale of `judged`.
-
-    Raises ValueError if a listed claim is judged at no scale.
-    """
+    """Return the main results: a row per sentence with the paper's value, and a column per scale of `judged`."""
     by_scale = [{judgement.claim.id: judgement for judgement in ledger} for ledger in judged.values()]
     rows = []
     for headline in load_headlines():
         claims = headline["claims"]
-        for claim in claims:
-            if not any(claim in by_id for by_id in by_scale):
-                raise ValueError(f"experiments/headlines.toml names {claim}, which is judged at none of {list(judged)}")
         verdicts = [_format_first_verdict([by_id[claim] for claim in claims if claim in by_id]) for by_id in by_scale]
         rows.append((headline["statement"], ", ".join(claims), headline["paper"] or ABSENT, *verdicts))
     header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
@@ -117,18 +113,54 @@ def _format_interval_or_seeds(judged: Judgement, comparison: Comparison) -> str:
     return format_interval(comparison, judged.unit)
 
 
-LEDGER = ("claims", "docs/CLAIMS.md")
-LEDGERS = {MAIN: LEDGER[0], "GTE": "claims_gte", "MRL": "claims_mrl"}
-"""Block of the ledger page for each paper."""
+LEDGERS = {MAIN: "docs/CLAIMS.md", "GTE": "docs/GTE.md", "MRL": "docs/MRL.md"}
+"""The page with the claims of each paper. That of a companion paper also has its tables and pictures."""
 DESK, LAB, MINI = "desk", "lab", "mini"
-LARGER_SCALES = {LAB: "claims_lab", MINI: "claims_mini"}
-"""Block of the ledger page for each scale above desk."""
+LARGER_SCALES = (MINI, LAB)
+"""Scales above desk, with a block `claims_SCALE` each."""
+HEADLINE_SCALES = (MINI, LAB, DESK)
+"""Scales of the main results. The pretrained start comes first."""
 RESULTS = "docs/RESULTS.md"
+SUMMARY = SOURCES / "experiments" / "summary.md"
+"""The sentences with which the front page and the report open: a paragraph, then a list."""
 SOURCE_BLOCKS = {
-    ("artefacts", "docs/ARTEFACTS.md"): make_artefact_table,
-    ("coverage", "docs/COVERAGE.md"): make_coverage_table,
+    ("summary", "README.md"): lambda: SUMMARY.read_text("utf-8"),
+    ("artefacts", "docs/ARTEFACTS.md"): lambda: link_claims(make_artefact_table()),
+    ("coverage", "docs/COVERAGE.md"): lambda: link_claims(make_coverage_table()),
 }
 """Blocks that depend on source code only."""
+
+
+def read_summary() -> tuple[str, list[str]]:
+    """Return the introduction and the sentences of the summary, each on one line."""
+    introduction, *sentences = re.split(r"\n+- ", SUMMARY.read_text("utf-8"))
+    return " ".join(introduction.split()), [" ".join(sentence.split()) for sentence in sentences]
+
+
+def link_claims(text: str) -> str:
+    """Return Markdown in which the ids of claims are links to their anchors."""
+    pages = {claim.id: LEDGERS[experiment.paper] for experiment in experiments() for claim in experiment.claims}
+
+    def link(match: re.Match[str]) -> str:
+        id = match[0]
+        return f"[{id}]({Path(pages[id]).name}#{id})" if id in pages else id
+
+    return CLAIM_ID.sub(link, text)
+
+
+def add_anchors(ledgers: Sequence[str]) -> list[str]:
+    """Return ledgers in Markdown with one anchor per claim: at its first row, or, without a row, at its first mention."""
+    missing = {claim.id for experiment in experiments() for claim in experiment.claims}
+
+    def add_anchor(match: re.Match[str]) -> str:
+        if match[0] not in missing:
+            return match[0]
+        missing.remove(match[0])
+        return f'<a id="{match[0]}"></a>{match[0]}'
+
+    text = re.sub(r"(?m)(?<=^\| )[^| ]+(?= \|)", add_anchor, "\0".join(ledgers))
+    lines = [line if line.startswith("|") else CLAIM_ID.sub(add_anchor, line) for line in text.split("\n")]
+    return "\n".join(lines).split("\0")
 
 
 def regenerate_pages(judged: Sequence[Judgement]) -> dict[Path, str]:
@@ -138,27 +170,27 @@ def regenerate_pages(judged: Sequence[Judgement]) -> dict[Path, str]:
 
     Raises ValueError if there are no pages (in an installed copy), or if a page does not have each marker once.
     """
-    if not (CHECKOUT / LEDGER[1]).is_file():
-        raise ValueError(
-            f"{CHECKOUT} has no {LEDGER[1]}: pages are regenerated in a checkout, not in an installed copy"
-        )
+    if not (CHECKOUT / RESULTS).is_file():
+        raise ValueError(f"{CHECKOUT} has no {RESULTS}: pages are regenerated in a checkout, not in an installed copy")
     # The pages are committed, so they do not show the reader's own records.
     judged = [replace(judgement, yours=()) for judgement in judged]
     by_paper = group_by_paper(judged)
     title = f"Claims at scale `{DESK}`, judged from the published records"
     blocks = {
-        (name, LEDGER[1]): as_markdown(make_claims_view(by_paper.get(paper, []), title))
-        for paper, name in LEDGERS.items()
+        ("claims", page): as_markdown(make_claims_view(by_paper.get(paper, []), title))
+        for paper, page in LEDGERS.items()
     }
-    blocks |= {block_place: make_block() for block_place, make_block in SOURCE_BLOCKS.items()}
-    by_scale = {larger: judge_results(larger) for larger in LARGER_SCALES}
-    for larger, block in LARGER_SCALES.items():
+    by_scale = {DESK: judged}
+    for larger in LARGER_SCALES:
+        by_scale[larger] = judge_results(larger)
         view = make_claims_view(by_scale[larger], f"Claims judged from records at `{larger}`")
-        blocks[block, LEDGER[1]] = as_markdown(view)
-    # The pretrained start comes first.
-    headlines = as_markdown(make_headlines_view({MINI: by_scale[MINI], LAB: by_scale[LAB], DESK: judged}))
-    blocks |= {("headlines", RESULTS): headlines, ("headlines", "README.md"): headlines}
-    blocks["gallery", RESULTS] = make_gallery()
+        blocks[f"claims_{larger}", LEDGERS[MAIN]] = as_markdown(view)
+    blocks = dict(zip(blocks, add_anchors(list(blocks.values())), strict=True))
+    headlines = as_markdown(make_headlines_view({scale: by_scale[scale] for scale in HEADLINE_SCALES}))
+    blocks |= {block_place: make_block() for block_place, make_block in SOURCE_BLOCKS.items()}
+    blocks |= {("headlines", RESULTS): link_claims(headlines), ("headlines", "README.md"): headlines}
+    for paper, page in {**LEDGERS, MAIN: RESULTS}.items():
+        blocks["gallery", page] = link_claims(make_gallery(paper))
     pages: dict[Path, str] = {}
     for (name, page), block in blocks.items():
         path = CHECKOUT / page

@@ -14,7 +14,7 @@ from repro.report.view import View, format_mean
 from repro.spec import FIELDS, Run
 from repro.spec.identity import get_setting_id, run_id
 from repro.storage.paths import get_local_records, get_published_records
-from repro.text import ABSENT, count_noun
+from repro.text import ABSENT, CONTEXT_NAMES, count_noun
 
 POINTS = 100.0
 
@@ -30,7 +30,7 @@ def make_scores_view(runs: Sequence[Run], *, is_for_programs: bool = False) -> V
     """Return a table of scores in points: columns for varying fields, the mean, and each collection.
 
     Below the runs, each setting with several seeds has a row of means. Notes describe peculiarities of the data. A table
-    for programs has runs only, the id and the model of the run in each row, and four decimals.
+    for programs has runs only, with the id and the model of the run in each row.
     """
     records = find_records(runs)
     datasets = list(dict.fromkeys(row["name"] for record in records for row in list_suite_rows(record.provenance)))
@@ -102,15 +102,14 @@ def _make_run_lines(
         scores = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
         if not any(scores):
             continue
-        variant_label = f"{variant} context" if variant in KINDS else variant
+        variant_label = f"{CONTEXT_NAMES[variant]} context" if variant in CONTEXT_NAMES else variant
         if lines and not is_for_programs:
             names = ("", f"· {variant_label}")
         else:
             # a model that is scored without its own corpus, as context-blind ones, has no line for it
             model = get_model_name(run)
             names = (label, model if variant == "own" else f"{model}, {variant_label}")
-        decimals = 4 if is_for_programs else 1
-        lines.append((*names, *values, *(format_mean(values_of_path, decimals) for values_of_path in scores)))
+        lines.append((*names, *values, *(format_mean(values_of_path, 1) for values_of_path in scores)))
     return lines
 
 

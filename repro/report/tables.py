@@ -29,8 +29,6 @@ ALSO_SHOWN_FOR = {"max_tokens": ("surrogate",)}
 """Fields that are also shown for untrained reference systems."""
 LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")
 """Order of verdicts in a ledger: failures first, claims without a verdict last."""
-MIN_WIDTH_WITH_THRESHOLD = 110
-"""Width of a terminal below which the ledger omits thresholds."""
 
 
 def get_metric_path(pattern: str, run: Run, context: str = "own") -> str:
@@ -73,7 +71,7 @@ def make_table_view(table: Table, runs: Sequence[Run], published: Sequence[Recor
 
     A published row whose runs differ in more than their seed is complete, or has dashes if one of its records is
     missing. Other rows show the available seeds and their number. Rows whose records predate all columns of the table
-    are dropped with a note.
+    are dropped with a note, and so are rows of yours without a record.
     """
     scale = runs[0].scale
     columns = [column for column in table.columns if not column.scales or scale in column.scales]
@@ -91,9 +89,10 @@ def make_table_view(table: Table, runs: Sequence[Run], published: Sequence[Recor
         expected = set(row_runs)
         is_one_system = len({drop_seed(run) for run in row_runs}) == 1
         for source, records in (("published", published), ("yours", local)):
-            if not records:
-                continue
             available = [record for record in records if record.run in expected]
+            # A command runs only some of the published rows on a reader's machine.
+            if not records or (source == "yours" and not available):
+                continue
             is_incomplete = source == "published" and not is_one_system and len(available) < len(row_runs)
             cells = [format_cell(column, row, [] if is_incomplete else available) for column in columns]
             if available and not is_incomplete and set(cells) <= {ABSENT, ""}:
@@ -159,41 +158,45 @@ def _blank_repeats(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], .
     return tuple(blanked)
 
 
+BRIEF_HEADER = ("claim", "verdict", "effect", "statement")
 LEDGER_HEADER = ("claim", "verdict", "effect", "interval", "threshold", "seeds", "yours", "statement")
 
 
-def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, width: int | None = None) -> View:
+def make_claims_view(judgements: Sequence[Judgement], title: str = "Claims", *, is_brief: bool = False) -> View:
     """Return the ledger: a row per claim with an effect, and one line per kind of other claims.
 
-    With `width` a row is short, for a terminal of this many characters. Claims with several comparisons show a range,
-    and a narrow terminal has no thresholds.
+    A brief ledger for a terminal has neither thresholds nor seeds, which `repro why` shows. A claim with several
+    comparisons shows their range.
     """
-    is_brief = width is not None
     shown = [judged for judged in judgements if judged.comparisons]
-    rows = [format_claim_row(judged, is_brief=is_brief) for judged in shown]
     notes = tuple(_list_other_claims(judgements, shown))
-    view = View(f"{title}, with {INTERVAL_NOTE}", LEDGER_HEADER, tuple(rows), notes, "llrrlrrl")
-    if width is not None and width < MIN_WIDTH_WITH_THRESHOLD:
-        # `repro why` shows the threshold
-        columns_shown = [index for index, name in enumerate(LEDGER_HEADER) if name != "threshold"]
-        return view.with_columns(columns_shown, notes)
-    return view
+    title = f"{title}, with {INTERVAL_NOTE}"
+    if is_brief:
+        return View(title, BRIEF_HEADER, tuple(map(_format_brief_row, shown)), notes, "llrl")
+    return View(title, LEDGER_HEADER, tuple(map(format_claim_row, shown)), notes, "llrrlrrl")
 
 
-def format_claim_row(judged: Judgement, *, is_brief: bool = False) -> tuple[str, ...]:
+def _format_brief_row(judged: Judgement) -> tuple[str, ...]:
+    if len(judged.comparisons) > 1:
+        effect = f"{len(judged.comparisons)}: {format_effect_range(judged)}"
+    else:
+        (comparison,) = judged.comparisons
+        effect = f"{format_in_unit(comparison.effect, judged.unit)} {format_interval(comparison, judged.unit)}"
+    yours = f" (yours {format_in_unit(judged.yours[0], judged.unit)})" if judged.yours else ""
+    unit = "" if judged.unit.name in ("", "points") else f" [{judged.unit.name}]"
+    return judged.claim.id, judged.verdict, effect + yours, judged.claim.statement + unit
+
+
+def format_claim_row(judged: Judgement) -> tuple[str, ...]:
     """Return the cells of one claim under LEDGER_HEADER."""
     unit, comparisons = judged.unit, judged.comparisons
     if not comparisons:
         return judged.claim.id, judged.verdict, *[ABSENT] * 4, "", format_claim(judged)
-    effects = [format_in_unit(comparison.effect, unit) for comparison in comparisons]
-    intervals = [format_interval(comparison, unit) for comparison in comparisons]
-    local_effects = [format_in_unit(effect, unit) for effect in judged.yours]
-    if is_brief and len(comparisons) > 1:
-        effects = [f"{len(comparisons)}: {format_effect_range(judged)}"]
-        intervals = ["see `why`"]
-        local_effects = local_effects[:1]
+    effects = ", ".join(format_in_unit(comparison.effect, unit) for comparison in comparisons)
+    intervals = ", ".join(format_interval(comparison, unit) for comparison in comparisons)
     threshold = f"{judged.claim.threshold} {unit.name}".rstrip()
-    cells = (", ".join(effects), ", ".join(intervals), threshold, format_seeds(judged), ", ".join(local_effects))
+    yours = ", ".join(format_in_unit(effect, unit) for effect in judged.yours)
+    cells = (effects, intervals, threshold, format_seeds(judged), yours)
     return judged.claim.id, judged.verdict, *cells, format_claim(judged)
 
 

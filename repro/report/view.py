@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
-from repro.text import ABSENT, format_number
+from repro.text import ABSENT, MINUS, format_number
+
+
+class Number(str):
+    """A text cell that keeps the numbers behind its text, one per seed, so that CSV has them unrounded."""
+
+    values: tuple[float, ...]
+
+    def __new__(cls, text: str, values: Iterable[float] = ()) -> Self:
+        cell = super().__new__(cls, text)
+        cell.values = tuple(values)
+        return cell
 
 
 @dataclass(frozen=True)
@@ -26,47 +38,38 @@ class View:
 
     @property
     def shown(self) -> View:
-        """Return the view without empty columns, and without header if it has no rows. Notes name dropped columns.
+        """Return the view without empty columns, and without header if it has no rows. A note names dropped columns.
 
         A column of blanks has no values by design, so no note names it.
         """
-        if not self.rows:
-            return View(self.title, (), (), self.notes or (NO_ROWS,))
         columns = [set(cells) for cells in zip(*self.rows, strict=True)]
-        columns_with_values = [index for index, cells in enumerate(columns) if cells - {ABSENT, ""}]
-        empty_columns = [
-            name for name, cells in zip(self.header, columns, strict=True) if ABSENT in cells <= {ABSENT, ""}
-        ]
-        if not columns_with_values:
-            return View(self.title, (), (), (*self.notes, NO_VALUES))
-        notes = (f"Columns without a value are omitted: {', '.join(empty_columns)}",) if empty_columns else ()
-        return self.with_columns(columns_with_values, (*self.notes, *notes))
+        filled = [index for index, cells in enumerate(columns) if cells - {ABSENT, ""}]
+        if not filled:
+            message = NO_VALUES if self.rows else NO_ROWS
+            return View(self.title, (), (), self.notes if self.notes and not self.rows else (*self.notes, message))
+        empty = [name for name, cells in zip(self.header, columns, strict=True) if ABSENT in cells <= {ABSENT, ""}]
+        notes = (f"Columns without a value are omitted: {', '.join(empty)}",) if empty else ()
+        return replace(self.with_columns(filled), notes=(*self.notes, *notes))
 
-    def with_columns(self, indices: Sequence[int], notes: tuple[str, ...] = ()) -> View:
-        """Return the view with some of its columns and with these notes."""
-
-        def select(cells: Sequence[str]) -> tuple[str, ...]:
-            return tuple(cells[index] for index in indices)
-
-        rows = tuple(map(select, self.rows))
-        return View(self.title, select(self.header), rows, notes, "".join(select(self.alignment)))
+    def with_columns(self, indices: Sequence[int]) -> View:
+        """Return the view with some of its columns and without notes."""
+        header, *rows = (tuple(cells[index] for index in indices) for cells in (self.header, *self.rows))
+        return View(self.title, header, tuple(rows), align="".join(self.alignment[index] for index in indices))
 
 
 NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."
 LONG_TEXT = 40
-"""Length in characters above which a cell is a sentence.
-
-Sentences are paragraphs in LaTeX, and are printed below their row on a narrow terminal.
-"""
+"""Length in characters above which a cell is a sentence. Sentences are paragraphs in LaTeX."""
 SPREAD_NOTE = "±: standard deviation over the runs that “seeds” counts"
 
 
-def format_mean(values: Sequence[float], decimals: int) -> str:
+def format_mean(values: Sequence[float], decimals: int) -> Number:
     """Return mean ± standard deviation over seeds, the plain mean for one value, or a dash for none."""
     if not values:
-        return ABSENT
+        return Number(ABSENT)
     mean = format_number(statistics.fmean(values), decimals)
-    return mean if len(values) < 2 else f"{mean} ± {format_number(statistics.stdev(values), decimals)}"
+    spread = f" ± {format_number(statistics.stdev(values), decimals)}" if len(values) > 1 else ""
+    return Number(mean + spread, values)
 
 
 def format_spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
@@ -76,5 +79,5 @@ def format_spread_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 def format_with_sign(value: float, decimals: int = 2) -> str:
     """Return a number with its sign."""
-    # plus zero, so that a tiny loss is not "-0.00"
-    return f"{round(value, decimals) + 0.0:+.{decimals}f}"
+    # plus zero, so that a tiny loss is not "−0.00"
+    return f"{round(value, decimals) + 0.0:+.{decimals}f}".replace("-", MINUS)

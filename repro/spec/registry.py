@@ -83,9 +83,18 @@ def _check_experiment(file_name: str, experiment: Experiment, earlier: Sequence[
 
 def load_headlines() -> list[dict[str, Any]]:
     """Return the headlines of the results: each has a statement, the number of the paper, and the ids of claims."""
-    path = SOURCES / "experiments" / "headlines.toml"
-    headlines: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["headline"]
+    headlines: list[dict[str, Any]] = _read_headlines_file()["headline"]
     return headlines
+
+
+def load_main_artefacts() -> list[str]:
+    """Return the names of the artefacts that come first on the results page."""
+    names: list[str] = _read_headlines_file()["main_artefacts"]
+    return names
+
+
+def _read_headlines_file() -> dict[str, Any]:
+    return tomllib.loads((SOURCES / "experiments" / "headlines.toml").read_text("utf-8"))
 
 
 @cache

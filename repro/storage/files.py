@@ -125,15 +125,9 @@ def read_json(path: Path) -> Any:
     Raises ValueError if the file cannot be read or is malformed, and if it holds NaN, an infinity, or a number that
     overflows.
     """
-    return read_json_with_bytes(path)[0]
-
-
-def read_json_with_bytes(path: Path) -> tuple[Any, bytes]:
-    """Return the content of a JSON file and its bytes. Raises ValueError as `read_json` does."""
     try:
-        data = path.read_bytes()
         # Python's parser accepts NaN and Infinity, which are not JSON.
-        return json.loads(data, parse_constant=_refuse_constant, parse_float=_parse_finite), data
+        return json.loads(path.read_bytes(), parse_constant=_refuse_constant, parse_float=_parse_finite)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

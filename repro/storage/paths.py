@@ -111,11 +111,6 @@ def get_figures_folder() -> Path:
     return get_home() / "figures"
 
 
-def get_verdicts_folder() -> Path:
-    """Return the folder of the cached verdicts on claims."""
-    return get_home() / "verdicts"
-
-
 def get_local_records() -> Path:
     """Return the folder of the records of this machine."""
     return get_home() / "records"

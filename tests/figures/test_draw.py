@@ -92,7 +92,9 @@ def test_line_is_mean_over_seeds() -> None:
 def test_three_seeds_give_students_interval() -> None:
     scores = [1.0, 2.0, 6.0]
     rows = [
-        {"series": "a", "steps": step, "seed": n, "score": score} for n, score in enumerate(scores) for step in (1, 2)
+        {"series": "a", "steps": step, "seed": n, "score": score}
+        for n, score in enumerate(scores)
+        for step in (1, 2, 3)
     ]
     summary = summarise_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
     expected = stats.t.interval(0.95, 2, loc=np.mean(scores), scale=stats.sem(scores))
@@ -107,10 +109,13 @@ def test_rows_of_one_seed_count_once() -> None:
     assert summary[["mean", "n", "low", "high"]].tolist() == [3.0, 2, 1.0, 5.0]
 
 
-def test_lone_interval_is_visible() -> None:
-    figure, _ = plot([row for row in ROWS if row["steps"] == 200], LINES)
-    bars = [collection.get_segments()[0] for collection in figure.axes[0].collections]
+@pytest.mark.parametrize("steps", [(200,), (100, 200)])
+def test_two_points_are_not_joined(steps: tuple[int, ...]) -> None:
+    """One or two points have bars, which stay visible, and no line."""
+    figure, _ = plot([row for row in ROWS if row["steps"] in steps], LINES)
+    bars = [collection.get_segments()[-1] for collection in figure.axes[0].collections]
     assert [bar[:, 1].tolist() for bar in bars] == [[4.0, 5.0], [2.0, 3.0]]
+    assert {line.get_linestyle() for line in figure.axes[0].get_lines()} == {"None"}
     assert figure.get_supxlabel() == "bars: range of n = 2 seeds"
 
 
@@ -131,7 +136,7 @@ def test_distant_reference_flattens_nothing() -> None:
     level = {"series": "BM25", "steps": None, "seed": 0, "score": -90.0}
     figure, _ = plot([*ROWS, level], LINES)
     assert figure.axes[0].get_ylim()[0] > 0
-    assert read_legend(figure)[-1] == "BM25: -90.0, below the axis (n = 1)"
+    assert read_legend(figure)[-1] == "BM25: −90.0, below the axis (n = 1)"
 
 
 def test_panels_have_equal_widths() -> None:
@@ -239,7 +244,9 @@ def test_correlation_is_over_setting_means() -> None:
     expected = stats.pearsonr(means["loss"], means["score"])
     low, high = expected.confidence_interval(0.95)
     figure, _ = plot(rows, SCATTER)
-    assert read_legend(figure) == [f"a: r = {expected.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = 5"]
+    assert read_legend(figure) == [
+        f"a: r = {expected.statistic:+.2f} [{low:+.2f}, {high:+.2f}], n = 5".replace("-", "−")
+    ]
     faint, bold, line = figure.axes[0].get_lines()
     assert len(faint.get_xdata()) == 15
     assert list(bold.get_xdata()) == pytest.approx(list(means["loss"]))
@@ -278,7 +285,7 @@ CROSSES = [
 def test_crossed_heatmap_shows_differences() -> None:
     grid, side, _ = plot(CROSSES, CROSSED)[0].axes
     # The last row holds the means over the rows. Colours are centred at zero.
-    assert read_texts(grid.texts) == ["51.0", "+1.3", "-0.5", "61.0", "-0.5", "+1.3"]
+    assert read_texts(grid.texts) == ["51.0", "+1.3", "−0.5", "61.0", "−0.5", "+1.3"]
     low, high = grid.collections[0].get_clim()
     assert low == -high
     (bars,) = side.containers
@@ -291,7 +298,7 @@ def test_crossed_heatmap_shows_differences() -> None:
 
 def test_small_differences_are_visible() -> None:
     rows = [{**row, "score": row["score"] / 10} for row in CROSSES]
-    assert read_texts(plot_axes(rows, CROSSED).texts)[:4] == ["5.1", "+0.13", "-0.05", "6.1"]
+    assert read_texts(plot_axes(rows, CROSSED).texts)[:4] == ["5.1", "+0.13", "−0.05", "6.1"]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,24 @@
-"""Verdicts of all published claims, which several tests print."""
+"""Verdicts on all published claims, which several tests print."""
 
-from pathlib import Path
+from functools import cache
 
 import pytest
 
+from repro.planning import claim_text
+from repro.report import artefacts, markdown_pages, sections
+from repro.report.artefacts import judgements as judge
+from repro.spec.registry import experiments
+from repro.statistics.judge import Judgement
 
-@pytest.fixture(scope="session")
-def judged_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("judged")
+
+@cache
+def judge_published(number: int, scale: str) -> tuple[Judgement, ...]:
+    (experiment,) = (each for each in experiments() if each.number == number)
+    return tuple(judge(experiment, scale))
 
 
 @pytest.fixture
-def judged_home(judged_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use a home whose verdicts are cached, so that tests of one process judge the published claims once."""
-    monkeypatch.setenv("REPRO_HOME", str(judged_folder))
+def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge the published claims once in all tests of this process."""
+    for module in (artefacts, markdown_pages, sections, claim_text):
+        monkeypatch.setattr(module, "judgements", lambda each, scale: [*judge_published(each.number, scale)])

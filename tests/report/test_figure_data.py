@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -152,7 +153,7 @@ def test_artefacts_have_distinct_titles(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_sections_have_their_own_heading() -> None:
     experiment = find_experiment("figure6")
-    titles = [section.title for section in make_sections(experiment, "smoke", lambda *_: None)]
+    titles = [section.title for section in make_sections(experiment, "smoke", [], Mock())]
     assert titles == [format_title(experiment, artefact) for artefact in experiment.artefacts] and len(set(titles)) == 2
 
 

@@ -1,7 +1,7 @@
 """The HTML report is one file without scripts or requests. Its numbers equal the records, and texts are escaped."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,12 +9,13 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from figures.draw import Picture, draw
+from repro.cli.figures import draw_forest, draw_svg
 from repro.records.store import Record, write_record
 from repro.report import artefacts as views
 from repro.report.claims_overview import get_thresholds, make_counts_view
-from repro.report.html import inline_svg, write_report
-from repro.report.sections import Rows, make_deviations_view, make_sections
+from repro.report.html import embed_picture, render_inline_markdown, write_report
+from repro.report.markdown_pages import read_summary
+from repro.report.sections import ScaleReport, make_scale_report
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.spec.scales import get_scale
 from repro.storage.paths import CHECKOUT
@@ -89,6 +90,10 @@ def publish_records(folder: Path, patch: pytest.MonkeyPatch) -> list[Record]:
     return [write_scored(folder / "records", run) for run in RUNS]
 
 
+FRONT = '<svg xmlns="http://www.w3.org/2000/svg" width="576pt" height="90pt"/>'
+"""A picture as wide as that of the front page: 8 inches."""
+
+
 @dataclass(frozen=True)
 class Report:
     """A written report with its records, and the rows of its forest plot."""
@@ -96,7 +101,7 @@ class Report:
     path: Path
     text: str
     records: list[Record]
-    effects: list[dict[str, object]]
+    part: ScaleReport
 
 
 def get_section(page: str, name: str) -> str:
@@ -107,26 +112,12 @@ def get_section(page: str, name: str) -> str:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """The report of EXPERIMENT, with a picture of each kind."""
     folder = tmp_path_factory.mktemp("report")
-    effects: list[dict[str, object]] = []
-    gains = folder / "gains.svg"
-    gains.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="10pt" height="10pt"><path id="a"/></svg>')
-
-    def render(figure: Figure, scale: str, whose: str, rows: Rows) -> Path | None:
-        assert rows or not views.load_records(RUNS, whose)
-        fields = {name: getattr(figure, name) for name in ("kind", "x", "y", "x_label", "y_label", "x_is_log")}
-        return draw(rows, folder / f"{figure.name}-{whose}", Picture(**fields)) if rows else None
-
-    def render_forest(rows: Sequence[Mapping[str, object]], scale: str) -> Path:
-        effects.extend(map(dict, rows))
-        picture = Picture(kind="forest", x="", y="", x_label="", y_label="", title="All")
-        return draw(rows, folder / f"claims-{scale}", picture)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(folder / "home"))
         records = publish_records(folder, patch)
-        renderers = {"render_forest": render_forest, "render_gains": lambda scale: gains}
-        path = write_report("desk", folder / "report.html", render, [EXPERIMENT], **renderers)
-    return Report(path, path.read_text(), records, effects)
+        part = make_scale_report("desk", [EXPERIMENT], draw_svg, draw_forest)
+        path = write_report(folder / "report.html", [part], FRONT)
+    return Report(path, path.read_text(), records, part)
 
 
 def test_data_text_is_never_markup(report: Report) -> None:
@@ -141,64 +132,75 @@ def test_page_links_to_itself_and_records(report: Report) -> None:
     assert anchors and anchors <= set(ids)
     assert next(link for link in links if link != "data:,") == "#content"
     files = [link for link in links if not link.startswith(("#", "data:"))]
-    assert len(files) == len(RUNS) and all((report.path.parent / file).is_file() for file in files)
-    assert not {"script", "img", "iframe", "object", "form"} & set(re.findall(r"<(\w+)", report.text))
+    assert len({*files}) == len(RUNS) and all((report.path.parent / file).is_file() for file in files)
+    assert not {"script", "svg", "iframe", "object", "form"} & set(re.findall(r"<(\w+)", report.text))
     assert not re.search(r"url\((?!#)|@import", report.text)
 
 
 def test_differing_claims_come_first(report: Report) -> None:
-    ledger = report.text.split('id="ledger"')[1].split("</section>")[0]
-    assert "3 claims: 1 DIFFERS, 1 HOLDS, 1 not run" in ledger
+    """The list of claims is folded."""
+    ledger = get_section(report.text, "desk")
     claims = (("table1", "T1.b"), ("table1", "T1.a"), ("figure3", "F3.a"))
-    places = [ledger.index(f'<a href="#{name}">{claim}</a>') for name, claim in claims]
-    assert places == sorted(places)
-    assert places[1] < ledger.index("<details>") < places[2]
+    places = [ledger.index(f'<a href="#desk-{name}">{claim}</a>') for name, claim in claims]
+    folded = ledger.index("<summary>3 claims: 1 DIFFERS, 1 HOLDS, 1 not run</summary>")
+    assert [folded, *places] == sorted([folded, *places])
 
 
 def test_section_is_complete(report: Report) -> None:
-    table, figure = (get_section(report.text, name) for name in ("table1", "figure3"))
+    table, figure = (get_section(report.text, f"desk-{name}") for name in ("table1", "figure3"))
     scores = [record.metrics["desk/mean/ndcg_at_10"] for record in report.records if record.run.sampler == "domain"]
     assert f"{100 * np.mean(scores):.1f} ±" in table and "59.9" in table
     # Two seeds share each training run of 60 s, so 8 runs count 240 s.
-    assert "8 of 8 runs have a published record; 4 min of training, 16 s of measuring" in table
+    assert "8 of 8 runs have a published record" in table and "4 min of training, 16 s of measuring" in table
     assert "python -m repro.table1 --scale desk" in table and "a CPU, float32, threads: 2" in table
-    assert all(f'href="#run-published-{record.id}"' in table for record in report.records)
-    assert "<svg" in figure and 'aria-label="Score by batch size"' in figure and "data:text/csv;base64," in figure
+    assert all(f"{record.id}</a>" in table for record in report.records)
+    assert 'alt="Score by batch size"' in figure and "data:text/csv;base64," in figure
+    (picture,) = next(section for section in report.part.sections if section.name == "figure3").pictures
+    assert len(picture.csv.splitlines()) == 1 + len(report.records)
 
 
 def test_failed_figure_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A figure that cannot be drawn and a missing record leave the rest of the page as it is."""
     publish_records(tmp_path, monkeypatch)[0].path.unlink()
-
-    fail = Mock(side_effect=ValueError("no pen"))
-    sections = make_sections(EXPERIMENT, "desk", fail)
-    assert sections[0].view.rows[1][1:] == ("published", "3/4", "–")
-    assert [line.judged.verdict for line in sections[0].lines] == ["tentative", "tentative"]
-    text = write_report("desk", tmp_path / "r.html", fail, [EXPERIMENT]).read_text()
-    assert "Not drawn: published records: no pen; yours records: no pen" in text and "plan table1" in text
-    assert "<svg" not in get_section(text, "known")
+    part = make_scale_report("desk", [EXPERIMENT], Mock(side_effect=ValueError("no pen")), lambda rows, scale: FRONT)
+    sections = {section.name: section for section in part.sections}
+    assert sections["table1"].view.rows[1][1:] == ("published", "3/4", "–")
+    assert [line.judged.verdict for line in sections["table1"].lines] == ["tentative", "tentative"]
+    text = write_report(tmp_path / "r.html", [part], FRONT).read_text()
+    assert "Not drawn: published records: no pen" in text
 
 
-def test_deviations_differ_from_the_paper() -> None:
-    rows = make_deviations_view("desk").rows
+def test_deviations_differ_from_the_paper(report: Report) -> None:
+    rows = report.part.deviations.rows
     assert ("num_layers", str(get_scale("desk").fields["num_layers"]), "6") in rows
-    assert "temperature" not in [row[0] for row in rows] and make_deviations_view("small").rows == ()
+    assert "temperature" not in [row[0] for row in rows]
+    assert make_scale_report("small", [], Mock(), Mock()).deviations.rows == ()
 
 
-def test_page_opens_with_forest_plot(report: Report) -> None:
-    known = get_section(report.text, "known")
-    names = re.findall(r"<th scope=.col.[^>]*>(.*?)</th>", known)[1:]
-    counts = dict(zip(names, re.findall(r"<td[^>]*>(.*?)</td>", known), strict=True))
-    assert counts == {"claims": "3", "holds": "1", "differs": "1", "no records": "1"} and "<svg" in known
-    assert [(row["name"], row["verdict"]) for row in report.effects] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
-    assert [row["effect"] for row in report.effects] == pytest.approx([10, -10])
-    assert all(row["bar_low"] == 0.0 and row["unit"] == "points" for row in report.effects)
+def test_claims_are_counted_and_drawn(report: Report) -> None:
+    counts = dict(zip(report.part.counts.header[1:], report.part.counts.rows[0][1:], strict=True))
+    assert counts == {"claims": "3", "holds": "1", "differs": "1", "no records": "1"}
+    assert report.part.forest is not None
+    rows = report.part.forest.rows
+    assert [(row["name"], row["verdict"]) for row in rows] == [("T1.a", "HOLDS"), ("T1.b", "DIFFERS")]
+    assert [row["effect"] for row in rows] == pytest.approx([10, -10])
+    assert all(row["bar_low"] == 0.0 and row["unit"] == "points" for row in rows)
 
 
-def test_headline_table_opens_page(report: Report) -> None:
-    """The page opens with Table 1 in few columns, and its picture."""
+def test_page_opens_like_front_page(report: Report) -> None:
+    """The sentences, the picture and the table of README come first, made from the same sources."""
     first = report.text.split("<main")[1].split("</section>")[0]
-    assert 'id="gains-a"' in first and "NDCG@10" in first and 'href="#table1"' in first
+    introduction, sentences = read_summary()
+    readme = " ".join((CHECKOUT / "README.md").read_text().split())
+    assert len(sentences) == 5
+    for sentence in (introduction, *sentences):
+        assert str(render_inline_markdown(sentence)) in first and sentence in readme
+    assert str(embed_picture(FRONT, "x")).split('src="')[1] in first
+    assert "at `mini`" in first and "at `desk`" in first
+
+
+def test_inline_markup_is_escaped() -> None:
+    assert render_inline_markdown("**a < b** `c`") == "<strong>a &lt; b</strong> <code>c</code>"
 
 
 def test_claim_kinds_have_their_threshold() -> None:
@@ -239,7 +241,7 @@ STICKS_OUT = """[...document.querySelectorAll("body *")].filter(element => {
   const box = element.getBoundingClientRect();
   return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
 }).map(element => element.outerHTML.slice(0, 80))"""
-CUT = """[...document.querySelectorAll('#known svg text, #known svg, .verdict, .statement, .numbers')]
+CUT = """[...document.querySelectorAll('.verdict, .statement, .numbers')]
   .filter(element => element.getBoundingClientRect().right > innerWidth)
   .map(element => element.outerHTML.slice(0, 80))"""
 SMALLEST_FONT = """Math.min(...[...document.querySelectorAll('table')]
@@ -248,36 +250,42 @@ SMALLEST_FONT = """Math.min(...[...document.querySelectorAll('table')]
 
 def test_ordinary_picture_fits_telephone() -> None:
     """At 390 pixels the text column has 358, and a picture of one panel needs no scrolling."""
-    picture = inline_svg(CHECKOUT / "docs/pictures/classification_by_width-light.svg", "", "")
+    picture = embed_picture((CHECKOUT / "docs/pictures/classification_by_width-light.svg").read_text(), "")
     assert float(re.findall(r"min-width: (\d+)px", picture)[0]) <= 358
 
 
 @in_browser
 @pytest.mark.parametrize("width", [360, 390, 1200])
 def test_page_fits_its_width(report: Report, tmp_path: Path, width: int) -> None:
-    """Nothing sticks out or is cut, also on a telephone, and the page requests nothing."""
-    scroll_width, num_requests = (
+    """Nothing sticks out or is cut, also on a telephone, where the first picture scrolls. The page requests nothing."""
+    expressions = [
         "document.documentElement.scrollWidth",
-        "performance.getEntriesByType('resource').length",
+        "performance.getEntriesByType('resource').filter(entry => !entry.name.startsWith('data:')).length",
+        "document.querySelector('#headline .picture').scrollWidth",
+        "[...document.querySelectorAll('.claims')].filter(list => list.checkVisibility()).length",
+        SMALLEST_FONT,
+        CUT,
+        STICKS_OUT,
+    ]
+    page_width, requests, picture_width, unfolded, font, *faults = evaluate(
+        report.path, tmp_path, expressions, width=width
     )
-    num_texts = "document.querySelectorAll('#known svg text').length"
-    expressions = [scroll_width, num_requests, num_texts, SMALLEST_FONT, CUT, STICKS_OUT]
-    page_width, requests, texts, font, *faults = evaluate(report.path, tmp_path, expressions, width=width)
-    assert page_width <= width and requests == 0 and texts > 5 and font >= 13
+    assert page_width <= width and requests == 0 and unfolded == 0 and font >= 13
+    assert picture_width >= 0.8 * 8 * 96 - 1
     assert faults == [[], []]
 
 
 @in_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_contrast(report: Report, tmp_path: Path, scheme: str) -> None:
-    selectors = ("body", "a", ".note", ".holds", ".differs", ".not-run", "dt", "pre")
+    selectors = ("body", "a", ".note", ".holds", ".differs", ".not-run", "pre")
     style, background = (
         "getComputedStyle(document.querySelector('{}')).{}",
         "getComputedStyle(document.body).backgroundColor",
     )
     expressions = [
         background,
-        style.format(".picture svg", "filter"),
+        style.format(".picture img", "filter"),
         *(style.format(name, "color") for name in selectors),
     ]
     ground, picture_filter, *texts = evaluate(report.path, tmp_path, expressions, scheme=scheme)

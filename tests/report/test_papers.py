@@ -19,17 +19,17 @@ from repro.records.store import Record, read_records, write_record
 from repro.report import own_corpus
 from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
-from repro.report.html import render_page
 from repro.report.markdown_pages import LEDGERS
 from repro.report.names import find_artefact, format_heading
 from repro.report.own_corpus import format_own_corpus_lines
-from repro.report.sections import Line, Section
+from repro.report.sections import Line, ScaleReport, Section
 from repro.report.tables import group_by_paper
 from repro.report.view import View
 from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments, find_paper
+from repro.spec.scales import get_scale
 from repro.statistics.judge import Judgement
 from repro.storage.paths import get_published_records
 from repro.text import ABSENT
@@ -48,7 +48,7 @@ def test_claims_count_with_their_paper() -> None:
     assert set(LEDGERS) == set(PAPERS)
 
 
-@pytest.mark.usefixtures("judged_home")
+@pytest.mark.usefixtures("judged_once")
 def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -> None:
     app(["check", "table3", "mrl_figure2"], standalone_mode=False)
     out = capsys.readouterr().out
@@ -60,7 +60,7 @@ def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A companion paper is one line of counts. `check all` prints it as a ledger."""
+    """A companion paper is one line of counts, or a ledger if everything is named."""
     monkeypatch.setattr("repro.cli.inspect.judge_claims", lambda what, scale: make_judgements("T1.b", "M2.a", "G8.c"))
     app(["check"], standalone_mode=False)
     short = capsys.readouterr().out
@@ -71,20 +71,21 @@ def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def make_section(name: str, paper: str, *lines: Line) -> Section:
-    return Section(name, "", "", lines, View("", (), ()), False, (), "", (), (), 0, 0, paper)
+    view = View("", (), ())
+    return Section(name, "desk", "", "", lines, view, False, (), "", (), (), 0, paper)
 
 
-def test_report_has_one_ledger_per_paper(tmp_path: Path) -> None:
+def test_report_has_one_ledger_per_paper() -> None:
     """Claims of companion papers are not counted with the others."""
-    sections = []
-    for name, judgement in zip(("table3", "mrl_figure2"), make_judgements("T3.a", "M2.a"), strict=True):
-        line = Line(judgement, "", "", "", "", "", "what is claimed", name)
-        sections.append(make_section(name, find_paper(judgement.claim.id), line))
-    page = render_page("desk", sections, tmp_path)
-    counts = page.split('<section id="known"')[1].split("</section>")[0]
-    assert re.findall(r"<td[^>]*>(.*?)</td>", counts) == ["1", "1"]
-    main, companion = page.split('id="ledger"')[1].split("<h3>Matryoshka Representation Learning</h3>")
-    assert "T3.a" in main and "M2.a" not in main and "M2.a" in companion
+    judged = make_judgements("T3.a", "M2.a")
+    sections = [
+        make_section(name, find_paper(judgement.claim.id), Line(judgement, name))
+        for name, judgement in zip(("table3", "mrl_figure2"), judged, strict=True)
+    ]
+    part = ScaleReport(get_scale("desk"), tuple(judged), None, tuple(sections))
+    assert part.counts.rows[0][1:] == ("1", "1")
+    ids = {title: [line.judged.claim.id for line in lines] for title, lines in part.ledgers.items()}
+    assert ids == {PAPERS[MAIN]: ["T3.a"], PAPERS["MRL"]: ["M2.a"]}
 
 
 def test_names_lead_to_artefacts() -> None:
@@ -168,8 +169,8 @@ def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
 def test_picture_shows_mean_gains() -> None:
     svg = gains_svg(ROWS, title="t", x_label="points")
     assert svg == gains_svg(ROWS, title="t", x_label="points")
-    texts = {"a", "b", "c", "+2.5", "-1.0", "+0.0", "■ here", "◆ paper"}
-    assert texts <= set(list_texts(svg)) and "-0.0" not in list_texts(svg)
+    texts = {"a", "b", "c", "+2.5", "−1.0", "+0.0", "■ here", "◆ paper"}
+    assert texts <= set(list_texts(svg)) and "−0.0" not in list_texts(svg)
     assert set(list_texts(recolour(svg, "dark"))) == set(list_texts(svg))
 
 
@@ -184,7 +185,7 @@ def test_front_pictures_are_current() -> None:
     pictures = make_front_pictures()
     assert {path.stem for path in pictures} == {"table1_unfiltered-light", "table1_unfiltered-dark"}
     for path in pictures:
-        expected = {*means.index, *(f"{gain:+.1f}" for gain in means)}
+        expected = {*means.index, *(f"{gain:+.1f}".replace("-", "−") for gain in means)}
         assert expected <= set(list_texts(path.read_text())), f"{path.name} is not current"
 
 
@@ -261,7 +262,7 @@ def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
     lines = format_own_corpus_lines(runs, SIZES)
     assert lines[0].startswith("your biencoder wins over BM25: +5.0 points (+5.0 to +5.0)")
-    assert [line.split()[-4] for line in lines[2:4]] == ["60.0", "55.0"]
+    assert [line.split()[-2] for line in lines[2:4]] == ["60.0", "55.0"], "equal scores have no interval"
 
 
 def test_context_blind_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,6 @@ from repro.statistics.judge import Judgement
 from tests.commands import get_exit_code
 from tests.hand_made import NDCG, above, publish, write_scores
 
-pytestmark = pytest.mark.usefixtures("judged_home")
 GAINS = {64: 0.0, 128: 0.05, 256: 0.0005, 512: -0.05}
 """What each batch size adds to the scores of the same queries. The verdicts follow from it."""
 RUNS = grid(base("desk"), batch_size=tuple(GAINS), seed=(0, 1, 2))
@@ -121,6 +120,7 @@ def test_strict_check_needs_named_claims(name: str, code: int) -> None:
     assert get_exit_code("check", name, "--strict") == code
 
 
+@pytest.mark.usefixtures("judged_once")
 def test_pages_match_committed_records() -> None:
     """Fails if records or claims changed after the last `repro check --write`. Records of the reader change nothing."""
     if not list(views.RECORDS["published"]().glob("*.json")):
@@ -131,6 +131,7 @@ def test_pages_match_committed_records() -> None:
         assert path.read_text() == text, f"{path.name} is out of date: python -m repro check --write"
 
 
+@pytest.mark.usefixtures("judged_once")
 @pytest.mark.parametrize("words", [("show", "table3"), ("show", "figure6_sizes"), ("check", "table1"), ("check",)])
 def test_csv_is_read_by_pandas(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     app([*words, "--format", "csv"], standalone_mode=False)
@@ -146,14 +147,20 @@ def test_several_tables_are_no_csv(words: tuple[str, ...]) -> None:
         app(["show", *words, "--format", "csv"], standalone_mode=False)
 
 
+@pytest.mark.usefixtures("judged_once")
 def test_report_is_written_from_records(tmp_path: Path) -> None:
-    app(["report", "--out", str(tmp_path / "report.html")], standalone_mode=False)
+    app(["report", "--scale", "mini", "--out", str(tmp_path / "report.html")], standalone_mode=False)
     text = (tmp_path / "report.html").read_text()
-    expected = {name for name, (experiment, _) in artefacts().items() if experiment.runs("desk")}
-    assert expected <= set(re.findall(r'<section id="([^"]+)"', text))
+    expected = {
+        f"mini-{name}"
+        for name, (experiment, _) in artefacts().items()
+        if "mini" in {run.scale for run in experiment.runs("mini")}
+    }
+    assert len(expected) > 10 and expected <= set(re.findall(r'<section id="([^"]+)"', text))
     assert "Not drawn" not in text
 
 
+@pytest.mark.usefixtures("judged_once")
 def test_json_uses_the_thresholds_unit(capsys: pytest.CaptureFixture[str]) -> None:
     app(["check", "--json"], standalone_mode=False)
     rows = json.loads(capsys.readouterr().out)
