@@ -41,7 +41,7 @@ READING_LIBRARIES = frozenset(
             "yaml",
             "dateutil",
         ),
-        *("datasets", "fsspec", "huggingface_hub", "pyarrow", "safetensors", "tokenizers"),
+        *("datasets", "fsspec", "httpx2", "huggingface_hub", "pyarrow", "safetensors", "tokenizers"),
         *("sentence_transformers", "transformers"),
     }
 )
@@ -125,7 +125,10 @@ def _print_error(error: BaseException, show_traceback: bool) -> int:
 
 def is_user_error(error: BaseException) -> bool:
     """Return whether an error is one of the user, a file or the machine, and not a bug of this program."""
-    return isinstance(error, USER_ERRORS) or _is_gpu_full(error) or _is_disk_full(error) or is_raised_by_reader(error)
+    # an error that names a file of the user was raised while it was read
+    names_file = bool(getattr(error, "__notes__", ()))
+    is_known = isinstance(error, USER_ERRORS) or _is_gpu_full(error) or _is_disk_full(error)
+    return is_known or names_file or is_raised_by_reader(error)
 
 
 def _describe(error: BaseException) -> str:

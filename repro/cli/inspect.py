@@ -115,7 +115,7 @@ def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]
 
     An artefact selects all claims of its experiment, and the id of a claim selects that claim.
     """
-    from repro.planning.claim_text import CLAIM_ID, find_claim
+    from repro.report.claim_text import CLAIM_ID, find_claim
 
     named_claims = [find_claim(word) for word in what or () if CLAIM_ID.fullmatch(word)]
     artefact_names = [word for word in what or () if not CLAIM_ID.fullmatch(word)]

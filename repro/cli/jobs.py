@@ -154,7 +154,7 @@ def why(
 
 def _explain_claim(id: str, scale: str) -> None:
     """Print the explanation of a claim. Raises ValueError if no claim has this id."""
-    from repro.planning.claim_text import explain_claim
+    from repro.report.claim_text import explain_claim
     from repro.report.formats import render_line
 
     chosen = get_scale(scale).name
@@ -241,9 +241,21 @@ def fetch(
     all_seeds: AllSeeds = False,
     unpublished: Unpublished = False,
     data_dir: DataDir = None,
+    hub_id: Annotated[
+        str | None, typer.Option("--from", help="for one data set: the dataset on the hub to fetch it from")
+    ] = None,
 ) -> None:
     """Download the requirements of runs, or declared data sets by name. Needs a network. If interrupted, it resumes."""
-    for need in _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished):
+    needs = _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
+    if hub_id is not None:
+        from repro.data.paper.hub import SOURCES
+        from repro.data.paper.local_copies import fetch as fetch_source
+
+        if len(what or ()) != 1 or not {*(what or ())} <= SOURCES.keys():
+            raise ValueError(f"--from {hub_id}: name one data set of {', '.join(SOURCES)}")
+        fetch_source(*(what or ()), hub_id=hub_id, progress=print_line)
+        return
+    for need in needs:
         if need.is_here():
             print_line(f"here     {need.name}")
         else:

@@ -337,8 +337,11 @@ def load_tokenizer(name: str) -> Tokenizer:
     if name == "minilm":
         return Tokenizer.from_file(str(get_minilm_folder() / TOKENIZER_FILE))
     check_model_name(name)
-    name = str(get_encoder_folder(name) or name)
-    if (Path(name) / TOKENIZER_FILE).is_file():
+    encoder_folder = get_encoder_folder(name)
+    name = str(encoder_folder or name)
+    # An encoder is read as sentence-transformers reads it: AutoTokenizer adds the settings of other files, such as lower
+    # case. A model of ours has no other file.
+    if encoder_folder is None and (Path(name) / TOKENIZER_FILE).is_file():
         return Tokenizer.from_file(str(Path(name) / TOKENIZER_FILE))
     if not Path(name).is_dir() and not HUB_NAME.fullmatch(name):
         raise ValueError(f"the tokenizer folder {Path(name)} is gone: put it back, or open the model where it was made")

@@ -21,7 +21,8 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
 from repro.spec import TRAINED, Run, base
-from repro.storage.files import json_object
+from repro.spec.start import check_weights_are_read
+from repro.storage.files import json_object, name_in_errors
 from repro.storage.paths import is_imported
 from repro.text import shorten
 
@@ -165,6 +166,12 @@ def describe_name_clash(source: str) -> str:
 
 
 def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
+    check_weights_are_read(folder)
+    with name_in_errors(folder):
+        return _read_folder(folder, revision)
+
+
+def _read_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     if is_self_contained(folder):
         return load_self_contained_model(folder)
     # before modules.json, which the authors' checkpoints have, too

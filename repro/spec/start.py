@@ -3,22 +3,20 @@
 A run names a local encoder as NAME@DIGEST: the folder's name, and the first twelve hex digits of the sha256 of its
 weights. For a surrogate or filter model, the digest covers all files. The path is stored outside the run, in
 `encoders/NAME@DIGEST.json`, with the sha256 of every file that can change a result. An encoder whose files have changed
-is refused. The folder of a start is validated, and its sizes become fields of the run.
+is refused. So is a start whose weights or tokenizer differ from its configuration. Only headers of weights are read.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from repro.storage.digests import get_cached_digests, get_digests_note
-from repro.storage.files import json_object, read_json, write_json
+from repro.storage.files import json_object, name_in_errors, write_json
 from repro.storage.paths import get_home
 from repro.text import shorten
 
@@ -32,12 +30,11 @@ DEFAULT_BERT_POSITIONS = 512
 """Learned positions of a BERT that starts without pretrained weights (`transformers.BertConfig`)."""
 LOCAL_NAME = re.compile(r"[A-Za-z0-9._-]+@[0-9a-f]{12}")
 CONFIG, INDEX, WEIGHTS, TOKENIZER = "config.json", "model.safetensors.index.json", "model.safetensors", "tokenizer.json"
+ADAPTER = "adapter_config.json"
 TOKENIZER_FILES = (
     *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model"),
 )
-VOCABULARY_FILES = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
-SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 IGNORED_SUFFIXES = (".md", ".lock", ".log")
 """Suffixes of files that cannot change a result."""
 MAX_UNUSED_IDS = 1024
@@ -99,9 +96,9 @@ def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> d
         if not isinstance(model, str) or model in FROM_WHEELS:
             continue
         # ORGANISATION/NAME may be a hub id: `check_model_name` asks for ./ORGANISATION/NAME if it is a folder too
-        is_plain_folder = not is_stored and "/" not in model and _is_folder(model)
+        is_plain_folder = not is_stored and "/" not in model and Path(model).is_dir()
         if _looks_like_path(model) or is_plain_folder:
-            fields[name] = register_fixed_encoder(Path(model)).name
+            fields[name] = register_encoder(Path(model), is_start=False).name
     start = fields.get("start")
     if not isinstance(start, str) or start in FROM_WORDS:
         return fields
@@ -109,8 +106,8 @@ def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> d
         encoder: Encoder | None = MINILM
     elif LOCAL_NAME.fullmatch(start):
         encoder = find_encoder(start)
-    elif _looks_like_path(start) or (not is_stored and _is_folder(start)):
-        encoder = register_encoder(Path(start))
+    elif _looks_like_path(start) or (not is_stored and Path(start).is_dir()):
+        encoder = register_encoder(Path(start), is_start=True)
     else:
         encoder = None
     if encoder is None:
@@ -135,30 +132,36 @@ def check_start(run: Any) -> None:
         if run.start == "words" and run.hidden_size > WORD_VECTOR_WIDTH:
             raise ValueError(f"hidden_size={run.hidden_size}: start='words' has vectors of {WORD_VECTOR_WIDTH} at most")
         return _check_positions(run, run.backbone, DEFAULT_BERT_POSITIONS, start)
-    if run.start == MINILM.name:
-        encoder: Encoder | None = MINILM
-    else:
-        encoder = find_encoder(run.start)
-        if encoder is None and LOCAL_NAME.fullmatch(run.start):
-            raise ValueError(_describe_unknown_encoder(run.start))
-        encoder = encoder or _find_cached_encoder(run.start)
+    encoder = _find_sizes(run.start)
     if encoder is None:
         return
-    if run.backbone != encoder.backbone:
-        raise ValueError(
-            f"backbone={run.backbone!r}: {start} is a {encoder.backbone} model; leave backbone out or set it"
-        )
-    if run.hidden_size != encoder.hidden_size:
-        raise ValueError(
-            f"hidden_size={run.hidden_size}: {start} has {encoder.hidden_size}; leave hidden_size out or set it"
-        )
-    names = ("num_layers", "num_first_stage_layers") if run.architecture == "contextual" else ("num_layers",)
-    for name in names:
+    for name in ("backbone", "hidden_size"):
+        value, expected = getattr(run, name), getattr(encoder, name)
+        if value != expected:
+            raise ValueError(f"{name}={value!r}: {start} has {expected!r}; leave {name} out or set it")
+    for name in ("num_layers", "num_first_stage_layers") if run.architecture == "contextual" else ("num_layers",):
         if getattr(run, name) > encoder.num_layers:
             raise ValueError(
                 f"{name}={getattr(run, name)}: {start} has {encoder.num_layers} layers; set at most as many"
             )
     _check_positions(run, encoder.backbone, encoder.max_position_embeddings, start)
+
+
+def _find_sizes(start: str) -> Encoder | None:
+    """Return the encoder of a start. Of one from the hub the sizes, or None if its configuration is not cached."""
+    if start == MINILM.name:
+        return MINILM
+    if LOCAL_NAME.fullmatch(start):
+        return _get_encoder(start)
+    if Path(start).is_dir():
+        return Encoder(name=start, **read_encoder(Path(start)))
+    from huggingface_hub import try_to_load_from_cache
+
+    with name_in_errors(f"start={shorten(start)}"):
+        path = try_to_load_from_cache(start, CONFIG)
+    if not isinstance(path, str):
+        return None
+    return Encoder(name=start, **_read_sizes(json_object(Path(path)), Path(path)))
 
 
 def _check_positions(run: Any, backbone: str, max_positions: int | None, start: str) -> None:
@@ -177,57 +180,40 @@ def _check_positions(run: Any, backbone: str, max_positions: int | None, start: 
         )
 
 
-def _is_folder(name: str) -> bool:
-    """Return whether a name is a folder. A name that no file system accepts is none."""
-    try:
-        return Path(name).is_dir()
-    except OSError:
-        return False
+def register_encoder(folder: Path, *, is_start: bool) -> Encoder:
+    """Store the path of an encoder under the name that runs use.
 
-
-def register_encoder(folder: Path) -> Encoder:
-    """Check the encoder in a folder, and store its path under the name that runs use.
+    Args:
+        folder: The folder.
+        is_start: Whether a run starts from its weights, whose digest is in the name. The name of a surrogate or filter
+            model, which sentence-transformers loads, has a digest of all files.
 
     Raises:
-        ValueError: if the folder is not an encoder that a run can start from, or if its configuration or tokenizer
-            differ from those that were first stored with the same name and weights.
+        ValueError: if the folder is not such an encoder, or if another file differs from the one that was first stored
+            with the same name and weights.
     """
     folder = folder.expanduser().resolve()
-    sizes = read_encoder(folder)
-    weights = [path.name for path in _list_weight_files(folder)]
+    if not folder.is_dir():
+        raise ValueError(f"{shorten(folder)}: there is no such folder")
+    sizes = read_encoder(folder) if is_start else {}
+    check_weights_are_read(folder)
     digests = _hash_files(folder)
-    digest = digests[weights[0]]
-    if len(weights) > 1:
-        # with several weight files, the name contains a digest of their digests
-        listing = "".join(f"{digests[name]}  {name}\n" for name in weights)
-        digest = hashlib.sha256(listing.encode()).hexdigest()
+    named = [path.name for path in _list_weight_files(folder)] if is_start else list(digests)
+    if not named:
+        raise ValueError(f"{shorten(folder)}: there is no model in this folder")
+    digest = digests[named[0]]
+    if len(named) > 1 or not is_start:
+        # of several files, the name contains a digest of their digests
+        digest = hashlib.sha256("".join(f"{digests[name]}  {name}\n" for name in named).encode()).hexdigest()
     encoder = Encoder(name=_make_name(folder, digest), path=str(folder), files=digests, **sizes)
     registered = find_encoder(encoder.name)
-    if registered is not None and registered.files != digests:
-        changed = _list_changed_files(registered, digests)[0]
+    if registered is not None and (changed := _find_changed_file(registered, digests)):
         raise ValueError(
             f"{folder / changed} is not the file that {encoder.name} was first used with, from {registered.path}: put "
             "that one back, or copy the files to a folder of another name, which makes it another encoder"
         )
     if registered != encoder:
-        _write_entry(encoder)
-    return encoder
-
-
-def register_fixed_encoder(folder: Path) -> Encoder:
-    """Store the path of a surrogate or filter model, in the format of sentence-transformers, under its name.
-
-    Raises ValueError if there is no such folder, or no file in it.
-    """
-    folder = folder.expanduser().resolve()
-    digests = _hash_all_files(folder) if folder.is_dir() else {}
-    if not digests:
-        raise ValueError(f"{shorten(folder)}: there is no model in this folder")
-    listing = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
-    digest = hashlib.sha256(listing.encode()).hexdigest()
-    encoder = Encoder(name=_make_name(folder, digest), path=str(folder), files=digests)
-    if find_encoder(encoder.name) != encoder:
-        _write_entry(encoder)
+        write_json(_get_entry_path(encoder.name), asdict(encoder))
     return encoder
 
 
@@ -240,27 +226,19 @@ def _make_name(folder: Path, digest: str) -> str:
     return f"{slug[:60]}@{digest[:12]}"
 
 
-def _write_entry(encoder: Encoder) -> None:
-    write_json(_get_entry_path(encoder.name), asdict(encoder))
-
-
 def find_encoder(name: str) -> Encoder | None:
     """Return a local encoder by the name that runs store, or None if it was never used on this machine."""
     if not LOCAL_NAME.fullmatch(name) or not _get_entry_path(name).is_file():
         return None
-    values = json_object(_get_entry_path(name))
-    try:
-        return Encoder(**values)
-    except TypeError as error:
-        raise ValueError(
-            f"{_get_entry_path(name)} does not describe an encoder: remove it, and name the folder again"
-        ) from error
+    with name_in_errors(_get_entry_path(name)):
+        return Encoder(**json_object(_get_entry_path(name)))
 
 
-def is_fixed_encoder(name: str) -> bool:
-    """Return whether a NAME@DIGEST was named as a surrogate or filter model, which sentence-transformers loads."""
+def _get_encoder(name: str) -> Encoder:
     encoder = find_encoder(name)
-    return encoder is not None and not encoder.backbone
+    if encoder is None:
+        raise ValueError(f"the encoder {name} was never used on this machine: name its folder once")
+    return encoder
 
 
 def get_encoder_folder(name: str) -> Path | None:
@@ -271,28 +249,33 @@ def get_encoder_folder(name: str) -> Path | None:
     """
     if not LOCAL_NAME.fullmatch(name):
         return None
-    encoder = find_encoder(name)
-    if encoder is None:
-        raise ValueError(_describe_unknown_encoder(name))
+    encoder = _get_encoder(name)
     folder = Path(encoder.path)
     if not folder.is_dir():
         raise ValueError(f"the folder {folder} of the encoder {name} is gone: put it back, or name it where it is now")
-    digests = _hash_files(folder) if encoder.backbone else _hash_all_files(folder)
-    if changed := _list_changed_files(encoder, digests):
+    if changed := _find_changed_file(encoder, _hash_files(folder)):
         raise ValueError(
-            f"{folder / changed[0]} has changed since the encoder was named {name}: put it back, or name the new one"
+            f"{folder / changed} has changed since the encoder was named {name}: put it back, or name the new one"
         )
     return folder
 
 
-def _describe_unknown_encoder(name: str) -> str:
-    return f"the encoder {name} was never used on this machine: name its folder once"
-
-
-def _list_changed_files(encoder: Encoder, digests: Mapping[str, str]) -> list[str]:
-    """Return the names of files that were added, removed or changed since an encoder was registered, sorted."""
+def _find_changed_file(encoder: Encoder, digests: Mapping[str, str]) -> str | None:
+    """Return the name of a file that was added, removed or changed since an encoder was registered, or None."""
     registered = encoder.files or {}
-    return sorted(name for name in {*registered, *digests} if registered.get(name) != digests.get(name))
+    changed = sorted(name for name in {*registered, *digests} if registered.get(name) != digests.get(name))
+    return changed[0] if changed else None
+
+
+def _hash_files(folder: Path) -> dict[str, str]:
+    """Return the sha256 of every file of a model by its relative path, except hidden files and notes."""
+    return get_cached_digests(folder, list_model_files(folder), get_digests_note(folder, "-all"))
+
+
+def list_model_files(folder: Path) -> list[Path]:
+    """Return the files below the folder of a model that can change a result, sorted."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in IGNORED_SUFFIXES)
+    return [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def read_encoder(folder: Path) -> dict[str, Any]:
@@ -301,71 +284,34 @@ def read_encoder(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: if it is not a complete BERT, NomicBERT or ModernBERT with safetensors weights and its tokenizer.
     """
-    start = f"start={shorten(folder)}"
-    if not folder.is_dir():
-        raise ValueError(f"{start}: there is no such folder")
-    path = folder / CONFIG
-    if not path.is_file():
-        nested = sorted(file.parent for file in folder.glob(f"*/{CONFIG}") if (file.parent / WEIGHTS).is_file())
-        hint = f"; the encoder lies in {nested[0]}" if nested else ""
-        raise ValueError(f"{start}: {path} is missing, so this is not an encoder in transformers' format{hint}")
-    config = json_object(path)
-    sizes = _read_sizes(config, path)
-    _check_weights(_read_weight_shapes(folder), sizes, folder)
+    check_weights_are_read(folder)
+    config = json_object(folder / CONFIG)
+    sizes = _read_sizes(config, folder / CONFIG)
+    _check_weights(folder, sizes)
     _check_tokenizer(folder, config, sizes["vocab_size"])
     max_positions = config.get("max_position_embeddings")
     return {**sizes, "max_position_embeddings": max_positions if isinstance(max_positions, int) else None}
+
+
+def check_weights_are_read(folder: Path) -> None:
+    """Raise ValueError if a folder has weights that would be ignored (an adapter) or read as a pickle."""
+    for path in sorted(folder.rglob("*")):
+        if path.name == ADAPTER:
+            raise ValueError(f"{path}: the adapter would be ignored; merge it into the weights and save them again")
+        if path.name.startswith("pytorch_model") and not any(path.parent.glob("*.safetensors")):
+            raise ValueError(f"{path}: pickles are not read; save the weights again as safetensors")
 
 
 def _get_entry_path(name: str) -> Path:
     return get_home() / "encoders" / f"{name}.json"
 
 
-def _hash_files(folder: Path) -> dict[str, str]:
-    """Return the sha256 of the files that can change a result. A file is hashed again if its size or time changes."""
-    names = [CONFIG, INDEX, *TOKENIZER_FILES]
-    paths = [*_list_weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
-    return get_cached_digests(folder, paths, get_digests_note(folder))
-
-
-def _hash_all_files(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file of a model by its relative path, except hidden files and notes."""
-    return get_cached_digests(folder, list_model_files(folder), get_digests_note(folder, "-all"))
-
-
-def list_model_files(folder: Path) -> list[Path]:
-    """Return the files below the folder of a model that can change a result, sorted."""
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_model_file(path.relative_to(folder))]
-
-
-def _is_model_file(name: Path) -> bool:
-    return not any(part.startswith(".") for part in name.parts) and name.suffix not in IGNORED_SUFFIXES
-
-
 def _list_weight_files(folder: Path) -> list[Path]:
     """Return the weight files, sorted by name: a single file, or the shards that an index lists."""
-    if (folder / WEIGHTS).is_file():
+    if not (folder / INDEX).is_file() or (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
-    index = folder / INDEX
-    shards = sorted(path.name for path in folder.iterdir() if SHARD.fullmatch(path.name))
-    if not index.is_file():
-        if shards:
-            raise ValueError(f"{index} is missing: it maps the weights to the {len(shards)} shards")
-        unsupported = [name for name in ("pytorch_model.bin", "tf_model.h5") if (folder / name).is_file()]
-        hint = f"; {unsupported[0]} is not read: save the model again with safetensors" if unsupported else ""
-        raise ValueError(f"{folder / WEIGHTS} is missing{hint}")
-    weight_map = json_object(index).get("weight_map")
-    if (
-        not isinstance(weight_map, Mapping)
-        or not weight_map
-        or not all(isinstance(shard, str) for shard in weight_map.values())
-    ):
-        raise ValueError(f"{index}: weight_map should name the shard of every weight")
-    paths = [folder / name for name in sorted(set(weight_map.values()))]
-    for path in paths:
-        if not path.is_file():
-            raise ValueError(f"{index}: weight_map names {path.name}, which is missing in {folder}")
-    return paths
+    with name_in_errors(folder / INDEX):
+        return [folder / name for name in sorted(set(json_object(folder / INDEX)["weight_map"].values()))]
 
 
 def _read_sizes(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -384,38 +330,17 @@ def _read_sizes(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return fields
 
 
-def _read_weight_shapes(folder: Path) -> dict[str, tuple[Path, list[int]]]:
-    """Return the file and the shape of each weight, read from the file headers."""
-    shapes: dict[str, tuple[Path, list[int]]] = {}
-    for path in _list_weight_files(folder):
-        size = path.stat().st_size
-        try:
-            with path.open("rb") as file:
-                # safetensors: an 8-byte length, a JSON header, then the data
-                (length,) = struct.unpack("<Q", file.read(8))
-                if length > size:
-                    raise ValueError("its header is cut off")
-                header = json.loads(file.read(length))
-            weights = {name: entry for name, entry in header.items() if name != "__metadata__"}
-            end = max((entry["data_offsets"][1] for entry in weights.values()), default=0)
-            if 8 + length + end != size:
-                raise ValueError(f"it has {size} bytes of {8 + length + end}")
-            shapes |= {name: (path, list(entry["shape"])) for name, entry in weights.items()}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
-            raise ValueError(f"{path} is not a complete safetensors file ({shorten(error)}): copy it again") from error
-    return shapes
-
-
-def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[str, int], folder: Path) -> None:
+def _check_weights(folder: Path, sizes: Mapping[str, int]) -> None:
     """Raise ValueError if the sizes of weights and configuration differ. Transformers would reinitialize them."""
     config = folder / CONFIG
+    shapes = dict(_read_shapes(folder))
     word_vectors = [name for name in shapes if name.endswith(("word_embeddings.weight", "tok_embeddings.weight"))]
     if not word_vectors:
-        raise ValueError(f"{_list_weight_files(folder)[0]} holds no word vectors (embeddings.word_embeddings.weight)")
-    path, shape = shapes[word_vectors[0]]
+        raise ValueError(f"{folder}: the weights hold no word vectors (embeddings.word_embeddings.weight)")
+    shape = shapes[word_vectors[0]]
     if shape != [sizes["vocab_size"], sizes["hidden_size"]]:
         name = "vocab_size" if shape[:1] != [sizes["vocab_size"]] else "hidden_size"
-        raise ValueError(f"{config}: {name} is {sizes[name]}, but the word vectors in {path.name} have shape {shape}")
+        raise ValueError(f"{config}: {name} is {sizes[name]}, but the word vectors have shape {shape}")
     # more layers than configured are fine, because a run may use only the first ones
     matches = [re.search(r"\blayers?\.(\d+)\.", name) for name in shapes]
     num_layers = max((int(match[1]) for match in matches if match), default=-1) + 1
@@ -425,79 +350,44 @@ def _check_weights(shapes: Mapping[str, tuple[Path, list[int]]], sizes: Mapping[
         )
 
 
+def _read_shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """Yield the name and shape of each weight. safetensors refuses a file that was cut."""
+    from safetensors import safe_open
+
+    for path in _list_weight_files(folder):
+        with name_in_errors(path), safe_open(path, framework="numpy") as weights:
+            yield from ((name, weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+
+
 def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -> None:
     """Raise ValueError if the tokenizer is missing, or if its vocabulary does not fit the word vectors."""
-    path = next((folder / name for name in VOCABULARY_FILES if (folder / name).is_file()), None)
-    if path is None:
-        raise ValueError(f"{folder / TOKENIZER} is missing: save the encoder's own tokenizer next to its weights")
-    ids = _read_token_ids(path)
-    if not ids:
-        return
-    num_tokens = max(ids.values()) + 1
+    from tokenizers import Tokenizer
+
+    path = folder / TOKENIZER
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: save the encoder's own tokenizer next to its weights")
+    with name_in_errors(path):
+        ids = Tokenizer.from_file(str(path)).get_vocab()
+    num_tokens = max(ids.values(), default=0) + 1
+    problems = []
     if num_tokens > vocab_size or vocab_size - num_tokens > MAX_UNUSED_IDS:
-        raise ValueError(
-            f"{path} has {num_tokens} words, but vocab_size in {folder / CONFIG} is {vocab_size}: this is the "
-            "tokenizer of another vocabulary"
-        )
+        problems.append(f"{num_tokens} words, but vocab_size in {folder / CONFIG} is {vocab_size}")
     special_tokens = _read_special_tokens(folder)
     for role in ("cls_token", "sep_token", "pad_token"):
-        token = special_tokens.get(role, "")
-        expected, actual = config.get(f"{role}_id"), ids.get(token)
+        expected, actual = config.get(f"{role}_id"), ids.get(special_tokens.get(role, ""))
         if isinstance(expected, int) and actual is not None and expected != actual:
-            raise ValueError(
-                f"{path}: {token} has id {actual}, but {role}_id in {folder / CONFIG} is {expected}: this is "
-                "the tokenizer of another vocabulary"
-            )
-
-
-def _read_token_ids(path: Path) -> dict[str, int]:
-    """Return the id of each token of a tokenizer file. Empty for formats that only their own libraries can read."""
-    if path.name == "vocab.txt":
-        # a word may contain a Unicode line separator, at which `splitlines` would split
-        words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        return {word: index for index, word in enumerate(words)}
-    if path.name != TOKENIZER:
-        return {}
-    content = json_object(path)
-    model = content.get("model")
-    vocab: Any = model.get("vocab") if isinstance(model, Mapping) else None
-    if isinstance(vocab, list):
-        # unigram models store a list of (token, score)
-        vocab = {str(row[0]): index for index, row in enumerate(vocab) if isinstance(row, list) and row}
-    if not isinstance(vocab, Mapping) or not vocab:
-        raise ValueError(f"{path}: model.vocab lists no words")
-    ids = dict(vocab)
-    for token in content.get("added_tokens") or ():
-        if isinstance(token, Mapping) and "id" in token:
-            ids[str(token["content"])] = int(token["id"])
-    return ids
+            problems.append(f"id {actual} for {role}, but {role}_id in {folder / CONFIG} is {expected}")
+    if problems:
+        raise ValueError(f"{path} has {problems[0]}: this is the tokenizer of another vocabulary")
 
 
 def _read_special_tokens(folder: Path) -> dict[str, str]:
     """Return the special tokens of a tokenizer by their role, such as "cls_token"."""
     tokens: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        values = read_json(folder / name) if (folder / name).is_file() else {}
-        if not isinstance(values, dict):
-            continue
+        values = json_object(folder / name) if (folder / name).is_file() else {}
         for role, token in values.items():
             text = token.get("content") if isinstance(token, Mapping) else token
             if role.endswith("_token") and isinstance(text, str):
                 tokens[role] = text
     return tokens
-
-
-def _find_cached_encoder(start: str) -> Encoder | None:
-    """Return the sizes of a hub encoder from its cached configuration, or None if it is not cached."""
-    if Path(start).is_dir():
-        return Encoder(name=start, **read_encoder(Path(start)))
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        path = try_to_load_from_cache(start, CONFIG)
-    except HFValidationError as error:
-        raise ValueError(f"start={shorten(repr(start))} is neither a folder nor a hub id ({error})") from error
-    if not isinstance(path, str):
-        return None
-    return Encoder(name=start, **_read_sizes(json_object(Path(path)), Path(path)))

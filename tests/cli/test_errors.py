@@ -12,6 +12,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -102,12 +103,14 @@ def test_library_errors_name_file(name: str, tmp_path: Path, handle: Handle, cap
     content, read = DAMAGED_FILES[name]
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(BaseException) as caught, name_in_errors(path):
-        read(path)
-    capsys.readouterr()
-    assert handle(caught.value) == EXIT_NOT_RUN
-    message = capsys.readouterr().err
-    assert message.startswith("error: ") and message.count("\n") == 1 and str(tmp_path) in message
+    for context in (nullcontext(), name_in_errors(path)):
+        with pytest.raises(BaseException) as caught, context:
+            read(path)
+        capsys.readouterr()
+        assert handle(caught.value) == EXIT_NOT_RUN
+        message = capsys.readouterr().err
+        assert message.startswith("error: ") and message.count("\n") == 1
+    assert str(tmp_path) in message
 
 
 def test_wrapped_full_disk_is_named(handle: Handle, capsys: Output) -> None:

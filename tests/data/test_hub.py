@@ -1,23 +1,35 @@
 """The paper's data sources: local copies, domains, prompts and the table of quirks."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from repro.data.paper import hub
 from repro.data.paper.hub import BGE, EMPTY, SUPERVISED_NAMES, get_local_copy, get_prompts_by_domain, load_source
+from repro.data.paper.local_copies import fetch
 from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.spec import Run, base
+from tests.commands import ignore
 from tests.data.files import write_rows
 
 ROWS = [{"query": "a", "document": "b", "dataset": "paq"}, {"query": "c", "document": "", "dataset": "npr"}]
 
 
+@pytest.fixture(autouse=True)
+def declare_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declare two rows for the unsupervised source."""
+    small = replace(hub.SOURCES["nomic-unsupervised"], num_rows=2)
+    monkeypatch.setattr(hub, "SOURCES", {**hub.SOURCES, "nomic-unsupervised": small})
+
+
 def write_copy(data_folder: Path, rows: list[dict[str, str]] = ROWS) -> Path:
     """Write a local copy of the unsupervised source, and return its folder."""
-    folder = data_folder / "nomic_embed_unsupervised"
+    folder = data_folder / "nomic-unsupervised"
     folder.mkdir(exist_ok=True)
     write_rows(folder / "train-00000-of-00001.parquet", rows)
     return folder
@@ -36,6 +48,31 @@ def test_local_copy_is_read(data_folder: Path) -> None:
     (folder / "train-00000-of-00001.parquet").unlink()
     with pytest.raises(ValueError, match="is not in"):
         get_local_copy("nomic-unsupervised")
+
+
+def test_repeated_rows_are_refused(data_folder: Path) -> None:
+    """A second download next to the first would double every pair. The message has both numbers."""
+    folder = write_copy(data_folder)
+    shutil.copy(folder / "train-00000-of-00001.parquet", folder / "0.parquet")
+    for read in (lambda: next(load_source("nomic-unsupervised")), lambda: fetch("nomic-unsupervised", progress=ignore)):
+        with pytest.raises(ValueError, match=r"has 4 rows in 2 files, and 2 are declared"):
+            read()
+    assert not (folder / hub.CHECKSUMS).exists()
+
+
+def test_undeclared_domain_is_named_first(data_folder: Path) -> None:
+    """The column of domains is read before any pair."""
+    write_copy(data_folder, [ROWS[0], ROWS[1] | {"dataset": "wikihow_new"}])
+    with pytest.raises(ValueError, match="wikihow_new"):
+        next(load_source("nomic-unsupervised"))
+
+
+@pytest.mark.parametrize("name", ["fiqa/part-1.parquet", "fiqa-train-00000-of-00002.parquet"])
+def test_domain_follows_file_or_folder(data_folder: Path, name: str) -> None:
+    path = data_folder / "bge-full-data" / name
+    path.parent.mkdir(parents=True)
+    write_rows(path, [{"query": "a", "pos": ["b"], "neg": ["d"]}])
+    assert [row.domain for row in load_source("bge-full-data")] == ["fiqa"]
 
 
 def test_domains_have_their_own_prompts(data_folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Damaged, dangerous or inconsistent checkpoints end in one clear error, and no code of theirs is executed."""
 
-import json
 import os
 import pickle
 from collections.abc import Callable
@@ -129,7 +128,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("jxm/cde-small-v1", "could not be downloaded .*hf download jxm/cde-small-v1"),
-        ("cde-small-v2", "cde-small-v2 is not a folder.*hf download jxm/cde-small-v2"),
+        ("cde-small-v2", "cde-small-v2 is not a folder.*hf download cde-small-v2"),
         ("/no/such folder/anywhere", "neither a folder nor a hub id"),
     ],
 )
@@ -148,24 +147,3 @@ def test_partial_cache_is_no_model(tmp_path: Path) -> None:
         find_folder("some/model", files=["*.json", "*.safetensors"])
     (snapshot / "0_Transformer" / "model.safetensors").write_bytes(b"")
     assert find_folder("some/model", files=["*.json", "*.safetensors"]) == snapshot
-
-
-@pytest.mark.usefixtures("offline")
-def test_cache_of_transformers_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`AutoModel` caches a model of sentence-transformers without modules.json, so the rest is downloaded."""
-    snapshot = make_hub_snapshot(tmp_path, "some/model")
-    (snapshot / "model.safetensors").write_bytes(b"")
-    for field in ("embedder", "repro"):
-        (snapshot / "config.json").write_text(json.dumps({"model_type": "bert", field: {}}))
-        assert find_folder("some/model") == snapshot
-    (snapshot / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ValueError, match=r"no modules\.json.*hf download some/model"):
-        find_folder("some/model")
-
-    def download(source: str, *, local_files_only: bool, **options: object) -> str:
-        if not local_files_only:
-            (snapshot / "modules.json").write_text("[]")
-        return str(snapshot)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    assert find_folder("some/model") == snapshot and (snapshot / "modules.json").is_file()

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoModel, BertConfig
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AutoModel, AutoTokenizer, BertConfig
 
 from repro.data.mined.sources.apis import mine_services
+from repro.data.tokens import load_tokenizer
 from repro.execute import execute
 from repro.model.backbone import build_backbone
 from repro.model.config import ModelConfig
@@ -28,7 +29,7 @@ from repro.records.lookup import read_runs
 from repro.spec import base, grid
 from repro.spec.axes import expand
 from repro.spec.identity import run_id
-from repro.spec.start import DEFAULT_BERT_POSITIONS, read_encoder
+from repro.spec.start import DEFAULT_BERT_POSITIONS
 from repro.train.trainer import make_model_config, trained_model
 from tests.commands import get_exit_code, ignore
 
@@ -47,14 +48,16 @@ def write_encoder(folder: Path, backbone: str) -> Path:
         vocab_size=len(WORDS) + 2,
         backbone_settings={"pad_token_id": 3},
     )
-    build_backbone(config, 2).model.save_pretrained(folder)
+    build_backbone(config, 2, first_position=None).model.save_pretrained(folder)
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "special_tokens_map.json").write_text(json.dumps({"pad_token": "[PAD]"}))
+    # as `save_pretrained` writes it. Without the class, transformers would take the tokenizer of the model type
+    settings = {"pad_token": "[PAD]", "tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return folder
 
 
@@ -160,14 +163,16 @@ def add_words(folder: Path) -> None:
         (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors"),
         (
             lambda folder: (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors"),
-            r"model\.safetensors\.index\.json",
+            r"model\.safetensors",
         ),
-        (write_index, r"index\.json.*model-00002-of-00002"),
+        (write_index, r"model-00002-of-00002"),
         (cut_weights, r"model\.safetensors"),
         (remove_layer, r"num_hidden_layers"),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
+        (lambda folder: (folder / "adapter_config.json").write_text("{}"), r"adapter_config\.json"),
+        (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), r"pytorch_model\.bin"),
         (add_words, r"tokenizer\.json.*vocab_size"),
-        (change_fields("special_tokens_map.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
+        (change_fields("tokenizer_config.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
     ],
 )
 def test_broken_folder_is_refused(
@@ -224,13 +229,26 @@ def test_unknown_local_encoder_is_named(role: str) -> None:
     assert "fetch" not in str(error.value) and "hub id" not in str(error.value)
 
 
-def test_vocabulary_is_split_at_line_feeds(tmp_path: Path) -> None:
-    """A word of vocab.txt may contain a line separator of Unicode."""
-    folder = write_encoder(tmp_path / "letters", "bert")
-    (folder / "tokenizer.json").unlink()
-    words = [*WORDS[:4], *(f"{letter}\u2028" for letter in WORDS[4:])]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    assert read_encoder(folder)["vocab_size"] == len(words) + 2
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"do_lower_case": False}, {"strip_accents": False}, {"tokenize_chinese_chars": False}, {"cls_token": "[SEP]"}],
+)
+def test_start_reads_tokens_as_surrogate(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """A start has the ids of AutoTokenizer, which adds the settings of tokenizer_config.json to tokenizer.json."""
+    folder = write_encoder(tmp_path / "words", "bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "Hello", "e", "é", "中", "国", "中国"]
+    words += [f"[unused{number}]" for number in range(len(WORDS) - len(words))]
+    tokenizer = Tokenizer(models.WordPiece({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"} | settings))
+    (folder / "config.json").write_text(
+        json.dumps(json.loads((folder / "config.json").read_text()) | {"pad_token_id": 0})
+    )
+    text = "Hello é 中国 hello [MASK]"
+    ids = load_tokenizer(base("smoke", start=str(folder)).start).encode(text).ids
+    assert ids == AutoTokenizer.from_pretrained(folder)(text)["input_ids"]
 
 
 def test_axis_takes_a_folder(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_word_vectors_have_random_spread(kind: str) -> None:
 def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
     kinds = ["full_attention", "sliding_attention"] * 2
     config = make_small_config(backbone="modernbert", backbone_settings={"layer_types": kinds})
-    build_backbone(config, 4).model.save_pretrained(tmp_path)
+    build_backbone(config, 4, first_position=None).model.save_pretrained(tmp_path)
     fitted = fit_to_start(make_small_config(backbone="modernbert", num_layers=3), str(tmp_path))
     model = build_model(fitted, start=str(tmp_path))
     assert [layer.attention_type for layer in model.second_stage_model.backbone.model.layers] == kinds[:3]
@@ -152,7 +152,9 @@ def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_twice", [False, True])
 def test_modernbert_may_be_normalised_twice(is_twice: bool) -> None:
-    backbone = build_backbone(make_small_config(backbone="modernbert", text_normalised_twice=is_twice), 1)
+    backbone = build_backbone(
+        make_small_config(backbone="modernbert", text_normalised_twice=is_twice), 1, first_position=None
+    )
     ids, embeddings = torch.tensor([[5, 6, 7]]), backbone.model.embeddings
     expected = embeddings.tok_embeddings.weight[ids]
     if is_twice:

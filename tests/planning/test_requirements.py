@@ -1,9 +1,7 @@
-"""Requirements of a plan, and the texts of `why`, `check` and `doctor`: everything missing is named with a remedy."""
+"""Requirements of a plan, and `doctor`: everything missing is named with a remedy."""
 
 import json
-import re
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,13 +11,10 @@ from repro.data.own.imported import import_source
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_corpus_stage, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
-from repro.planning.claim_text import explain_claim, name_comparisons
 from repro.planning.doctor import run_checks
 from repro.planning.requirements import check_encoders, find_misfits, list_requirements, list_source_requirements
-from repro.report.artefacts import judgements
-from repro.report.tables import format_in_unit, format_interval
-from repro.spec import Run, Varies, base, grid
-from repro.spec.registry import experiments, find_experiment
+from repro.spec import Run, base, grid
+from repro.spec.registry import find_experiment
 from repro.spec.scales import ORDER
 from repro.text import GIB
 from tests.commands import get_exit_code, ignore, run_command
@@ -143,81 +138,6 @@ def test_unfetchable_data_is_explained() -> None:
     assert not need.is_here()
     with pytest.raises(ValueError, match="nobody-knows-this"):
         need.download(ignore)
-
-
-@pytest.mark.parametrize("artefact", ["table1", "figure10", "context_emergence"])
-def test_explanation_agrees_with_ledger(artefact: str) -> None:
-    """Verdict, threshold, effects and intervals are those of the judgement."""
-    for judgement in judgements(find_experiment(artefact), "desk"):
-        claim = judgement.claim
-        first, *lines = explain_claim(claim.id, "desk")
-        assert first.startswith(f"{claim.id} at desk: {judgement.verdict}")
-        assert any(claim.statement in line and claim.source in line for line in lines)
-        assert any(claim.threshold in line for line in lines)
-        effects = [line for line in lines if line.startswith("  effect")]
-        for line, comparison in zip(effects, judgement.comparisons, strict=True):
-            interval = "without an interval"
-            if comparison.low is not None:
-                interval = format_interval(comparison, judgement.unit)
-            assert f": {format_in_unit(comparison.effect, judgement.unit)} {interval}" in line
-
-
-def test_comparisons_are_named_by_rows() -> None:
-    """T1.d compares "both" with each single change, by the names of the table's rows."""
-    (claim,) = (candidate for candidate in find_experiment("table1").claims if candidate.id == "T1.d")
-    names = name_comparisons(claim, find_experiment("table1"), "desk")
-    assert names == ["both − contextual batches", "both − contextual architecture"]
-
-
-def test_comparisons_without_rows_are_named_by_fields() -> None:
-    """Rows of other experiments name other runs. Fields that both sides share are omitted."""
-    (claim,) = (candidate for candidate in find_experiment("gte_table3").claims if candidate.id == "G3.c")
-    name, *_ = name_comparisons(claim, find_experiment("gte_table3"), "smoke")
-    first, second = name.split(" − ")
-    assert "pretraining_corpus=" in first and "pretraining_corpus=None" in second
-    assert "loss=" not in name and "twentieth" not in name
-
-
-def test_comparisons_have_distinct_names() -> None:
-    for experiment in experiments():
-        for claim in experiment.claims:
-            names = name_comparisons(claim, experiment, "desk")
-            assert isinstance(claim, Varies) or (names and all(names)), claim.id
-            assert len(set(names)) == len(names), claim.id
-
-
-def test_open_claim_names_seeds_needed() -> None:
-    by_claim = {judgement.claim.id: judgement for judgement in judgements(find_experiment("figure14"), "desk")}
-    (line,) = (line for line in explain_claim("F14.a", "desk") if "80 %" in line)
-    assert by_claim["F14.a"].word == "OPEN" and str(by_claim["F14.a"].estimate_seeds()) in line
-
-
-def test_why_explains_a_claim() -> None:
-    """At a scale that cannot judge a claim, it names the one that asks the same there."""
-    assert run_command("why", "F4.a").startswith("F4.a at desk: ")
-    assert any("P.b" in line for line in explain_claim("T1.b", "mini"))
-
-
-def test_why_names_other_scales() -> None:
-    """Nothing is judged at `smoke`. The command has a scale that the claim declares, or is absent."""
-    for judgement in chain.from_iterable(judgements(experiment, "smoke") for experiment in experiments()):
-        claim = judgement.claim
-        text = "\n".join(explain_claim(claim.id, "smoke"))
-        assert judgement.note in text, claim.id
-        assert re.findall(r"repro why \S+ --scale (\w+)", text) == list(claim.scales[:1])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("figur4",), r"unknown artefact 'figur4', did you mean 'figure4'\?"),
-        (("figure4", "--write"), "have all claims"),
-        (("--write", "--scale", "mini"), "pages show the ledger of desk"),
-    ],
-)
-def test_impossible_checks_are_refused(words: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        run_command("check", *words)
 
 
 def test_missing_data_is_listed_per_scale(own_home: Path) -> None:

@@ -233,7 +233,7 @@ def test_older_transformers_are_checkpointed(monkeypatch: pytest.MonkeyPatch) ->
         do = getattr(PreTrainedModel, f"_activation_checkpointing_{verb}")
         monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{verb}")
         monkeypatch.setattr(PreTrainedModel, f"gradient_checkpointing_{verb}", do)
-    backbone = build_backbone(TINY, 1)
+    backbone = build_backbone(TINY, 1, first_position=None)
     backbone.set_checkpointing(True)
     assert backbone.model.is_gradient_checkpointing
     backbone.set_checkpointing(False)

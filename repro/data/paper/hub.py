@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import pyarrow.parquet as pq
+
 from repro.data.columns import Columns
 from repro.data.folders import list_visible_files
 from repro.data.pairs import Row, make_id
@@ -43,19 +45,19 @@ class HubSource:
     """A dataset on the hub.
 
     Attributes:
-        hub_id: Its id.
+        hub_ids: Its ids, which `fetch` tries in this order.
         domains: Its domains by name. Empty if they are not declared.
-        columns: The names of its columns.
-        domain_is_file: Whether each file is one domain, named after it.
+        columns: The names of its columns. Without a column of domains, each file or folder is named after its domain.
         num_rows: Its number of rows, or None if it is unknown.
+        has_exact_rows: Whether the number of rows is exact. Otherwise it is rounded.
         size_gb: Estimated size.
     """
 
-    hub_id: str
+    hub_ids: tuple[str, ...]
     domains: Mapping[str, Domain]
     columns: Mapping[str, str]
-    domain_is_file: bool = False
     num_rows: int | None = None
+    has_exact_rows: bool = True
     size_gb: int = 0
 
 
@@ -164,26 +166,27 @@ BGE = _domains(
 SOURCES: Mapping[str, HubSource] = MappingProxyType(
     {
         "nomic-unsupervised": HubSource(
-            hub_id="nomic-ai/nomic_embed_unsupervised",
+            # The first has the columns query, document, dataset and shard. The second has 965 parquet files.
+            hub_ids=("nomic-ai/nomic-embed-unsupervised-data", "jxm/nomic_embed_unsupervised"),
             domains=UNSUPERVISED,
             columns={"query": "query", "document": "document", "domain": "dataset"},
             # The authors' loader asserts this number. Table 5 counts whole batches only: 234,553,344.
             num_rows=238_998_494,
-            size_gb=300,
+            size_gb=261,
         ),
         "nomic-supervised": HubSource(
-            hub_id="nomic-ai/nomic_embed_supervised",
+            hub_ids=("nomic-ai/nomic_embed_supervised",),
             domains=SUPERVISED,
             columns={"query": "query", "document": "document", "negatives": "negative", "domain": "dataset"},
             # "1.8 M" in §5
             num_rows=1_800_000,
+            has_exact_rows=False,
             size_gb=20,
         ),
         "bge-full-data": HubSource(
-            hub_id="cfli/bge-full-data",
+            hub_ids=("cfli/bge-full-data",),
             domains=BGE,
             columns={"query": "query", "document": "pos", "negatives": "neg"},
-            domain_is_file=True,
             size_gb=15,
         ),
     }
@@ -192,7 +195,7 @@ SOURCES: Mapping[str, HubSource] = MappingProxyType(
 
 def get_source_folder(name: str) -> Path:
     """Return the folder of the local copy of a source, whether it exists or not."""
-    return get_data_folder() / SOURCES[name].hub_id.split("/")[1]
+    return get_data_folder() / name
 
 
 def get_local_copy(name: str) -> Path:
@@ -205,13 +208,13 @@ def get_local_copy(name: str) -> Path:
     if not any(list_pair_files(folder)):
         raise ValueError(
             f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
-            f"repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}, or hf download {source.hub_id} --repo-type dataset "
-            f"--local-dir {shlex.quote(str(folder))}"
+            f"repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}, or hf download {source.hub_ids[0]} "
+            f"--repo-type dataset --local-dir {shlex.quote(str(folder))}"
         )
     if reason := find_incomplete_reason(name, folder):
         raise ValueError(reason)
-    if source.domain_is_file:
-        get_prompts_by_domain(name, map(_get_domain, list_pair_files(folder)))
+    if "domain" not in source.columns:
+        get_prompts_by_domain(name, (_get_domain(name, path) for path in list_pair_files(folder)))
     return folder
 
 
@@ -219,12 +222,12 @@ def find_incomplete_reason(name: str, folder: Path) -> str:
     """Return why a copy is incomplete, and the command that completes it. Empty if it is complete."""
     if (folder / CHECKSUMS).is_file():
         return ""
-    # the marker of `fetch`, or a partial file of the hub's client
-    markers = [path for path in (folder / FETCHING, *folder.rglob("*.incomplete")) if path.exists()]
-    if not markers:
-        return ""
-    remedy = f"resume on a machine with internet: repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}"
-    return f"{name} in {folder} is incomplete: {markers[0]} exists; {remedy}"
+    if (folder / FETCHING).is_file():
+        remedy = f"resume on a machine with internet: repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}"
+        return f"{name} in {folder} is incomplete: {folder / FETCHING} exists; {remedy}"
+    # a partial file of the hub's client
+    partial = next(folder.rglob("*.incomplete"), None)
+    return f"{name} in {folder} is incomplete: {partial} exists; repeat your `hf download` to resume" if partial else ""
 
 
 def list_pair_files(folder: Path) -> Iterator[Path]:
@@ -232,9 +235,45 @@ def list_pair_files(folder: Path) -> Iterator[Path]:
     return (path for path in list_visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
 
 
-def _get_domain(path: Path) -> str:
-    """Return the domain of a file that is named after it, with or without the number of a shard."""
-    return _SHARD.sub("", path.stem)
+def check_copy(name: str, folder: Path) -> None:
+    """Compare the rows and domains of a local copy with the declared ones, before it is imported for hours.
+
+    Rows and domains of parquet files come from their metadata and from one column. Those of other files are not counted.
+
+    Raises:
+        ValueError: if a domain is not declared, or if the number of rows differs, for example because files of two
+            downloads lie next to each other. The message has both numbers.
+    """
+    source, paths = SOURCES[name], list(list_pair_files(folder))
+    get_prompts_by_domain(name, {domain for path in paths for domain in _list_domains(name, path)})
+    if source.num_rows is None or any(path.suffix != ".parquet" for path in paths):
+        return
+    num_rows = sum(pq.read_metadata(path).num_rows for path in paths)
+    tolerance = 0 if source.has_exact_rows else source.num_rows / 10
+    if abs(num_rows - source.num_rows) > tolerance:
+        raise ValueError(
+            f"{name} in {folder} has {num_rows:,} rows in {len(paths)} files, and {source.num_rows:,} are declared: remove "
+            "files that do not belong to it or that repeat others, or fetch it into an empty folder"
+        )
+
+
+def _list_domains(name: str, path: Path) -> set[str]:
+    """Return the domains of a file: those of its column, or its own. Empty for a column of another format than parquet."""
+    column = SOURCES[name].columns.get("domain")
+    if column is None:
+        return {_get_domain(name, path)}
+    domains: set[str] = set()
+    if path.suffix == ".parquet":
+        file = pq.ParquetFile(path, read_dictionary=[column])
+        for batch in file.iter_batches(columns=[column]):
+            domains.update(filter(None, batch.column(0).unique().to_pylist()))
+    return domains
+
+
+def _get_domain(name: str, path: Path) -> str:
+    """Return the domain of a file: that of its name without the number of a shard, or of the folder it lies in."""
+    stem = _SHARD.sub("", path.stem)
+    return path.parent.name if path.parent.name in SOURCES[name].domains else stem
 
 
 def load_source(name: str) -> Iterator[Row]:
@@ -245,6 +284,7 @@ def load_source(name: str) -> Iterator[Row]:
     Prompts are added later, when texts are tokenised.
     """
     source, folder = SOURCES[name], get_local_copy(name)
+    check_copy(name, folder)
     number = 0
     for path in sorted(list_pair_files(folder)):
         for pair in read_foreign_rows(path, Columns(source.columns)):
@@ -253,7 +293,7 @@ def load_source(name: str) -> Iterator[Row]:
                 raise ValueError(f"{pair.location}: {pair.flaw}")
             if pair.is_further:
                 continue
-            domain = _get_domain(path) if source.domain_is_file else pair.domain
+            domain = pair.domain if "domain" in source.columns else _get_domain(name, path)
             query, document = pair.query or EMPTY, pair.document or EMPTY
             negatives = tuple(text for text in pair.negatives if keep_words(text))
             identifier = make_id(name, number, domain, query, document)

@@ -8,13 +8,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from repro.data.folders import list_visible_files
+from repro.data.folders import is_hidden, list_visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
-from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, find_incomplete_reason, get_source_folder
-from repro.data.readers import unpack
-from repro.storage.digests import hash_file
+from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, check_copy, find_incomplete_reason, get_source_folder
+from repro.storage.digests import hash_file, hash_json
 from repro.storage.files import atomic_folder, json_object, write_json
 from repro.storage.lease import acquire, get_last_owner
 from repro.storage.paths import get_data_folder
@@ -44,50 +42,59 @@ def format_size(name: str) -> str:
     return f"{SOURCES[name].size_gb} GB" if name in SOURCES else f"{BENCHMARKS[name].size_mb} MB"
 
 
-def fetch(name: str, *, progress: Progress = print, base: str = ARCHIVES) -> Path:
+def fetch(name: str, *, hub_id: str | None = None, progress: Progress = print, base: str = ARCHIVES) -> Path:
     """Download one source if it is missing, write its checksums, and return its folder.
 
-    A further call resumes an interrupted download. `base` is the address of BEIR's archives.
+    A further call resumes an interrupted download. Nothing is ever downloaded next to existing files: a copy that was made
+    by hand only gets its checksums.
+
+    Args:
+        name: The source.
+        hub_id: The dataset on the hub to fetch it from, instead of the declared ones.
+        progress: Called with each message.
+        base: The address of BEIR's archives.
+
+    Raises:
+        ValueError: if it cannot be fetched, or if the rows or domains of the copy are not the declared ones.
     """
     # a copy may be a link to another disk, which stays
     folder = get_copy_folder(name).resolve()
-    if _is_complete(folder, name):
-        return folder
     # hidden, so that it is not taken for a collection
     lease_folder = folder.with_name(f".{folder.name}.fetching")
+    if _has_checksums(folder):
+        return folder
     lease = acquire(lease_folder)
     if lease is None:
         raise ValueError(f"{name} is being fetched by {get_last_owner(lease_folder)}: wait for it")
     with lease:
-        if not _is_complete(folder, name):
-            _fetch_alone(name, folder, progress, base)
+        if not _has_checksums(folder):
+            revision = _fetch_files(name, folder, hub_id, progress, base)
+            if name in SOURCES:
+                check_copy(name, folder)
+            # The checksums mark the copy as complete, so the marker goes only after them.
+            write_checksums(folder, name, revision)
+            (folder / FETCHING).unlink(missing_ok=True)
     return folder
 
 
-def _is_complete(folder: Path, name: str) -> bool:
-    """Return whether a copy has files and checksums. Raises ValueError if the checksums are damaged."""
-    if not (folder / CHECKSUMS).is_file() or not _list_files(folder):
-        return False
-    read_checksums(folder, name)
-    # The marker remains if the process was killed after it wrote the checksums and before it removed the marker.
-    (folder / FETCHING).unlink(missing_ok=True)
-    return True
+def _has_checksums(folder: Path) -> bool:
+    return (folder / CHECKSUMS).is_file() and bool(_list_files(folder))
 
 
-def _fetch_alone(name: str, folder: Path, progress: Progress, base: str) -> None:
+def _fetch_files(name: str, folder: Path, hub_id: str | None, progress: Progress, base: str) -> str:
+    """Download the files of a source unless the folder has some, and return their revision."""
+    if _list_files(folder) and not (folder / FETCHING).is_file():
+        if name in SOURCES and (reason := find_incomplete_reason(name, folder)):
+            raise ValueError(reason)
+        progress(f"{folder} has files, so nothing is downloaded")
+        return "manual copy"
     progress(f"fetching {name}, about {format_size(name)}, into {folder}")
     if name in SOURCES:
-        revision = _fetch_from_hub(name, folder)
-    else:
-        revision = "manual copy"
-        if not _list_files(folder):
-            revision = f"md5 {BENCHMARKS[name].md5}"
-            # without files of the collection, it is no copy that someone made
-            shutil.rmtree(folder, ignore_errors=True)
-            _fetch_archive(name, folder, base)
-    # The checksums mark the copy as complete, so the marker goes only after them.
-    write_checksums(folder, name, revision)
-    (folder / FETCHING).unlink(missing_ok=True)
+        return _fetch_from_hub(name, folder, hub_id)
+    # without files of the collection, it is no copy that someone made
+    shutil.rmtree(folder, ignore_errors=True)
+    _fetch_archive(name, folder, base)
+    return f"md5 {BENCHMARKS[name].md5}"
 
 
 def write_checksums(folder: Path, name: str, revision: str) -> None:
@@ -100,26 +107,20 @@ def write_checksums(folder: Path, name: str, revision: str) -> None:
 
 
 def find_problems(name: str, *, is_thorough: bool = True) -> list[str]:
-    """Return a line for each file that is missing or has changed. Without `is_thorough`, only sizes are compared.
-
-    A manual copy has no checksums, so it cannot be verified. The line then explains how to create them.
-    """
+    """Return a line for each file that is missing or has changed. Without `is_thorough`, only sizes are compared."""
     folder = get_copy_folder(name)
-    checksums = folder / CHECKSUMS
     if not _list_files(folder):
         return [
             f"{name} (about {format_size(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"
         ]
     if name in SOURCES and (reason := find_incomplete_reason(name, folder)):
         return [reason]
-    if not checksums.is_file():
-        return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files"]
-    try:
-        files = read_checksums(folder, name)
-    except ValueError as error:
-        return [str(error)]
+    if not (folder / CHECKSUMS).is_file():
+        return [
+            f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files, without a download"
+        ]
     lines = []
-    for relative, expected in files.items():
+    for relative, expected in json_object(folder / CHECKSUMS)["files"].items():
         path = folder / relative
         if not path.is_file():
             lines.append(f"{path} is missing")
@@ -127,66 +128,50 @@ def find_problems(name: str, *, is_thorough: bool = True) -> list[str]:
             lines.append(f"{path} has {path.stat().st_size} bytes, {expected['size']} were fetched")
         elif is_thorough and hash_file(path) != expected["sha256"]:
             lines.append(f"{path} has changed since it was fetched (sha256)")
+    if name in SOURCES and is_thorough and not lines:
+        try:
+            check_copy(name, folder)
+        except ValueError as error:
+            lines.append(str(error))
     return lines
 
 
-def read_checksums(folder: Path, name: str) -> dict[str, dict[str, Any]]:
-    """Return sha256 and size of each file in the checksums of a copy, by path.
-
-    Raises:
-        ValueError: if the checksums are damaged. The message explains how to write them again.
-    """
-    path = folder / CHECKSUMS
-    try:
-        files = json_object(path).get("files")
-        entries = [*files.values()] if isinstance(files, dict) else [None]
-        if not all(isinstance(entry, dict) and {"sha256", "size"} <= entry.keys() for entry in entries):
-            raise ValueError(f"{path} lists no files with their sha256 and size")
-    except ValueError as error:
-        raise ValueError(
-            f"{error}; remove this file and run repro fetch {name}, which writes it again without a download"
-        ) from error
-    assert isinstance(files, dict), "checked above"
-    return files
-
-
 def compute_version(name: str) -> str:
-    """Return the version of a copy's content: a digest of its checksums, or names and sizes if it has none."""
+    """Return the version of a copy's content: a digest of the names and sizes of its files.
+
+    Reading terabytes only to name a version would be too slow. `verify` compares the digests.
+    """
     folder = get_copy_folder(name)
-    checksums = folder / CHECKSUMS
-    if checksums.is_file():
-        # damaged checksums would change the version and cause a rebuild of everything that depends on it
-        read_checksums(folder, name)
-        return hash_file(checksums)[:12]
-    # Reading terabytes only to name a version would be too slow. Sizes change with nearly every edit.
-    return "-".join(f"{path.relative_to(folder)}:{path.stat().st_size}" for path in _list_files(folder))
+    return hash_json({str(path.relative_to(folder)): path.stat().st_size for path in _list_files(folder)})[:12]
 
 
-def _fetch_from_hub(name: str, folder: Path) -> str:
+def _fetch_from_hub(name: str, folder: Path, hub_id: str | None) -> str:
+    """Download a dataset at one commit, and return its id and commit. A marker stores both until the copy is complete."""
     from huggingface_hub import HfApi, snapshot_download
 
     # the error of the HTTP library that the hub's client uses
     from huggingface_hub.errors import HTTPError
 
-    source = SOURCES[name]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        # The revision is resolved before the download, so that all files belong to one commit.
-        revision = str(HfApi().dataset_info(source.hub_id).sha)
-        # Marks the copy as incomplete until its checksums are written. Only now: without a network, a manual copy stays
-        # usable.
-        (folder / FETCHING).touch()
-        snapshot_download(source.hub_id, repo_type="dataset", revision=revision, local_dir=folder)
-    except (OSError, HTTPError) as error:
-        if not any(path.is_file() and path.name != FETCHING for path in folder.rglob("*")):
-            # nothing was downloaded, so a manual copy into this folder would be complete
-            (folder / FETCHING).unlink(missing_ok=True)
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"{name}: {source.hub_id} (about {format_size(name)}) could not be fetched from the hub ({reason}); repeat "
-            f"the command to resume, or put a copy in {folder}"
-        ) from error
-    return revision
+    reasons = []
+    for candidate in [hub_id] if hub_id else SOURCES[name].hub_ids:
+        try:
+            if (folder / FETCHING).is_file():
+                candidate, revision = (folder / FETCHING).read_text().split()
+            else:
+                # The revision is resolved before the download, so that all files belong to one commit.
+                revision = str(HfApi().dataset_info(candidate).sha)
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / FETCHING).write_text(f"{candidate} {revision}")
+            snapshot_download(candidate, repo_type="dataset", revision=revision, local_dir=folder)
+            return f"{candidate} {revision}"
+        except (OSError, HTTPError) as error:
+            reasons.append(f"{candidate}: {(str(error).splitlines() or [type(error).__name__])[0]}")
+            if (folder / FETCHING).is_file():
+                break
+    raise ValueError(
+        f"{name} (about {format_size(name)}) could not be fetched from the hub ({'; '.join(reasons)}); repeat the command "
+        f"to resume, name another dataset with --from, or put a copy in {folder}"
+    )
 
 
 def _fetch_archive(name: str, folder: Path, base: str) -> None:
@@ -194,11 +179,12 @@ def _fetch_archive(name: str, folder: Path, base: str) -> None:
     download(f"{base}/{name}.zip", archive, BENCHMARKS[name].md5)
     # the folder appears under its name only when it is complete
     with atomic_folder(folder) as part:
-        unpacked = unpack(archive, part / "unpacked")
-        for path in list(unpacked.iterdir()):
+        shutil.unpack_archive(archive, part, "zip")
+        # the archive has one folder, and hidden files of the archiver
+        (top,) = [path for path in part.iterdir() if path.is_dir() and not is_hidden(path)]
+        for path in list(top.iterdir()):
             path.rename(part / path.name)
-        # only hidden files of the archiver are left
-        shutil.rmtree(part / "unpacked", ignore_errors=True)
+        top.rmdir()
     archive.unlink()
 
 

@@ -28,6 +28,7 @@ from repro.interop.safe_weights import read_safetensors
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, write_tensors
 from repro.storage.files import atomic_file, json_object
+from repro.storage.hub import download_model
 
 RELEASES = {
     "jxm/cde-small-v1": "e151df18af0d7f1d1c37b074fee58406ececf19f",
@@ -110,54 +111,7 @@ def find_folder(source: str | Path, revision: str | None = None, files: Sequence
     Raises:
         ValueError: if `source` is neither a folder nor a hub id, or cannot be downloaded.
     """
-    if Path(source).is_dir():
-        return Path(source)
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    is_offline = bool(options.pop("local_files_only", False))
-    revision = revision or RELEASES.get(str(source))
-    last_error: Exception | None = None
-    is_plain = False
-    # the cache first, then the network
-    for is_local in (True,) if is_offline else (True, False):
-        try:
-            snapshot = snapshot_download(
-                str(source), local_files_only=is_local, revision=revision, allow_patterns=list(files), **options
-            )
-            # the cache may hold only the settings or the tokenizer, from an earlier download
-            if any(Path(snapshot).rglob("*.safetensors")):
-                is_plain = _is_plain_transformers(Path(snapshot))
-                if not is_plain:
-                    return Path(snapshot)
-        except HFValidationError as error:
-            raise ValueError(f"{source} is neither a folder nor a hub id") from error
-        except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-            last_error = error
-    reason = "no *.safetensors came"
-    if last_error is not None:
-        reason = (str(last_error).splitlines() or [type(last_error).__name__])[0]
-    # the full id, if only the name of a release was given
-    hub_id = next((release for release in RELEASES if release.endswith(f"/{source}")), source)
-    if is_plain:
-        raise ValueError(
-            f"{source} has no modules.json, as a plain model of transformers: if its page on the hub has that file, fetch "
-            f"all files (`hf download {hub_id}`); otherwise save it with sentence-transformers first"
-        )
-    raise ValueError(
-        f"{source} is not a folder, not in the hub's cache with its weights, and could not be downloaded ({reason}); "
-        f"fetch it on a machine with internet (`hf download {hub_id}`) and give its folder"
-    ) from last_error
-
-
-def _is_plain_transformers(folder: Path) -> bool:
-    """Return whether a folder has the files that `AutoModel` caches, without modules.json."""
-    config = folder / "config.json"
-    if (folder / "modules.json").is_file() or not config.is_file():
-        return False
-    values = json_object(config)
-    # The authors' format and our exports have a type, too, and these fields.
-    return "model_type" in values and not {"embedder", "repro"} & values.keys()
+    return download_model(str(source), revision or RELEASES.get(str(source)), allow_patterns=list(files), **options)
 
 
 def _find_tokenizer(folder: Path, values: dict[str, Any]) -> str:
