@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.planning.claim_text import CLAIM_ID, find_claim
 from repro.report.artefacts import judgements, make_artefact_views
+from repro.report.claim_text import CLAIM_ID, find_claim
 from repro.report.gallery import load_findings
 from repro.spec import Directed, Equivalence
 from repro.spec.registry import experiments, find_experiment
