@@ -1,12 +1,9 @@
-"""Cache partial results of an analysis, so that an interrupted run resumes after the last one."""
+"""Open the cache of results of a run, so that an interrupted evaluation resumes after the last collection or task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
 
 from repro.batches.fixed_encoder import get_surrogate
 from repro.evaluate.result_cache import FOLDER, ResultCache
@@ -18,9 +15,6 @@ from repro.spec.identity import run_id
 
 if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
-
-Values = Mapping[str, np.ndarray]
-"""Values of queries by name, float32 each."""
 
 
 def open_cache(folder: Path, run: Run, model: Encoder | None, **key_parts: Any) -> ResultCache | None:
@@ -44,10 +38,3 @@ def open_cache(folder: Path, run: Run, model: Encoder | None, **key_parts: Any) 
             **key_parts,
         },
     )
-
-
-def load_cached_part(
-    cache: ResultCache | None, name: str, key: Mapping[str, Any], compute: Callable[[], Values]
-) -> Values:
-    """Return the part of an analysis cached under this name and `key`, or compute it with `compute`."""
-    return compute() if cache is None else cache.values(name, key, compute)

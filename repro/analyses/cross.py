@@ -2,21 +2,19 @@
 
 1. The datasets of the suite are test domains and context domains alike, up to `NUM_DOMAINS` (all for CQADupStack).
    Families take turns.
-2. Each domain is searched under a context from each domain, including its own. Results are cached per context.
+2. Each domain is searched under a context from each domain, including its own.
 3. `cross/own` and `cross/other` hold one value per query: NDCG@10 under its own corpus, and the mean under others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from repro.analyses import Measured
-from repro.analyses.caching import load_cached_part, open_cache
 from repro.analyses.retrieval import FirstStage, load_first_stage
 from repro.data.beir import Suite, SuiteDataset
 from repro.evaluate.collections import (
@@ -27,7 +25,6 @@ from repro.evaluate.collections import (
     search_collection,
 )
 from repro.evaluate.contexts import draw_context, have_wrong_corpora
-from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 
@@ -49,18 +46,8 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     collections = read_collections(suite)
     first_stage = load_first_stage(inputs)
     scores: dict[tuple[str, str], np.ndarray] = {}
-    cache = open_cache(
-        folder, run, model, first_stage=None if first_stage is None else first_stage.provenance["stage"], depth=DEPTH
-    )
-    digests = {
-        name: [compute_content_digest(collection.retrieval), repr(collection.quirks)]
-        for name, collection in collections.items()
-    }
     for name, context in collections.items():
-        # A cached result depends on the context's collection and on all test collections.
-        key = {"context": digests[name], "tests": digests}
-        compute = partial(_score_under_context, context, inputs, model, collections, first_stage)
-        by_test = load_cached_part(cache, f"cross-{name}", key, compute)
+        by_test = _score_under_context(context, inputs, model, collections, first_stage)
         scores |= {(name, test): values for test, values in by_test.items()}
     metrics = {f"cross/{context}/{test}/ndcg_at_10": float(values.mean()) for (context, test), values in scores.items()}
     own = [scores[name, name] for name in collections]

@@ -20,16 +20,14 @@ Shapes: Q queries, D documents, V words of the vocabulary, W words of the querie
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from repro.analyses import Measured
-from repro.analyses.caching import load_cached_part, open_cache
 from repro.analyses.divergence import TEXTS_PER_CHUNK
 from repro.data.beir import Retrieval
 from repro.data.tokens import Tokens
@@ -52,7 +50,6 @@ from repro.evaluate.lexical import (
     count_document_frequency,
     tokenize_words,
 )
-from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.storage.arrays import allocate_array
@@ -81,16 +78,10 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     training = compute_training_shares(inputs)
     prior_V = training.compute_prior()
     values_by_path: dict[str, list[np.ndarray]] = {}
-    cache = open_cache(folder, inputs.run, model, prior=hashlib.sha256(prior_V.tobytes()).hexdigest())
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        digests = {
-            "own": compute_content_digest(own.retrieval),
-            "quirks": repr(own.quirks),
-            "wrong": compute_content_digest(wrong),
-        }
-        compute = partial(_compute_scores_under_weights, systems, own, wrong, prior_V, inputs.run.context_seed)
-        for name, values_Q in load_cached_part(cache, dataset.name, digests, compute).items():
+        scores = _compute_scores_under_weights(systems, own, wrong, prior_V, inputs.run.context_seed)
+        for name, values_Q in scores.items():
             values_by_path.setdefault(f"{suite.name}+{name}", []).append(values_Q)
     rows = describe_datasets(suite, collections)
     metrics, arrays = summarise_scores(values_by_path, rows)

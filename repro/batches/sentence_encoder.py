@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.tokens import iter_token_batches
+from repro.data.tokens import cut_unread_ends, iter_token_batches
 from repro.spec.start import FROM_WHEELS
 from repro.storage.paths import check_model_name
 
@@ -65,6 +65,10 @@ class SentenceEncoder:
 
         A text has at most one token per byte, plus special tokens. This bound limits the batch size without tokenizing.
         """
+        tokenizer = getattr(self._model.tokenizer, "backend_tokenizer", None)
+        if tokenizer is not None:
+            # The library tokenises whole texts before it cuts them.
+            texts = cut_unread_ends(texts, tokenizer, max_tokens)
         max_lengths_N = np.array([min(max_tokens, len(text.encode()) + NUM_SPECIAL_TOKENS) for text in texts])
         vectors_ND = np.empty((len(texts), self.num_dimensions), np.float32)
         for rows in iter_token_batches(max_lengths_N, GPU_TOKENS_PER_BATCH):

@@ -1,8 +1,8 @@
 """Embed all texts with a fixed encoder, for clustering, the filter and batch difficulty (§4.1, §5).
 
 1. Texts are processed in blocks, with one block in memory and repeated texts embedded once per block. If vectors depend
-   on the batch, blocks go from the longest to the shortest texts, so that little is padding. Otherwise texts keep their
-   order.
+   on the batch, blocks go from the longest to the shortest texts of a window, so that little is padding. Windows follow
+   the stored order, so that a large file is read once from start to end. Otherwise texts keep their order.
 2. Three kinds of encoders produce unit vectors. `minilm` is all-MiniLM-L6-v2 with mean pooling. `minilm-words` averages
    MiniLM's word vectors and gives rare words more weight. It has no attention, is hundreds of times faster, and loses
    about three points of NDCG@10. Any other name is a sentence-transformers model.
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 VECTORS_FILE, ROWS_FILE = "vectors.npy", "rows.npy"
 """Files of one shard: the vectors of its texts, and the row number of each text."""
 TEXTS_PER_BLOCK = 4096
+TEXTS_PER_WINDOW = 2**20
+"""Number of texts that are sorted by length together, a multiple of `TEXTS_PER_BLOCK`."""
 TEXTS_PER_SPAN = 65_536
 """Number of texts that are read together. If the order matters, a span is sorted in memory and extends to all texts
 with the length of its last one.
@@ -74,8 +76,8 @@ class StoredTexts(Protocol):
         """Return the texts of these rows."""
         ...
 
-    def text_lengths(self) -> np.ndarray:
-        """Return the number of characters of each text, int (N,)."""
+    def text_lengths(self, block: slice) -> np.ndarray:
+        """Return the number of characters of each text of a block, int (n,)."""
         ...
 
     def release_pages(self) -> None:
@@ -177,19 +179,27 @@ def _iter_in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray
 
 
 def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
-    """Yield blocks ordered by falling (length, text). Memory holds one span.
+    """Yield the blocks of each window. `span` selects positions in the whole order, at boundaries of blocks."""
+    for window in iter_blocks(len(texts), TEXTS_PER_WINDOW):
+        start, stop = max(span.start, window.start), min(span.stop, window.stop)
+        if start < stop:
+            yield from _iter_window(texts, window, slice(start - window.start, stop - window.start))
+
+
+def _iter_window(texts: StoredTexts, window: slice, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
+    """Yield blocks of a window ordered by falling (length, text). Memory holds one span.
 
     Equal texts are adjacent. The longest texts come first, so that a lack of memory shows immediately. `span` selects
-    positions in that order, and starts and ends at block boundaries.
+    positions in that order.
     """
-    lengths_N = texts.text_lengths()
+    lengths_N = texts.text_lengths(window)
     by_length_N = np.argsort(-lengths_N, kind="stable")
     pending_rows, pending_texts = np.empty(0, np.int64), list[str]()
     for start, stop in _iter_spans(lengths_N[by_length_N]):
         if stop <= span.start or start >= span.stop:
             # This span belongs to other shards, and its texts are not read.
             continue
-        rows = by_length_N[start:stop]
+        rows = window.start + by_length_N[start:stop]
         span_texts = texts.texts(rows)
         texts.release_pages()
         # Ties in length are broken by the text, so that the blocks do not depend on the stored order.

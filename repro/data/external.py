@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from repro.data.own.imported import find_imported, list_content_files, list_imported_corpora, make_builder
+from repro.data.own.imported import find_imported, list_imported_corpora, make_builder
 from repro.data.pairs import write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
-from repro.data.paper.hub import SOURCES, get_local_copy, list_pair_files, load_source
+from repro.data.paper.hub import SOURCES, get_local_copy, load_source
 from repro.data.paper.local_copies import compute_version, resolve_sources
-from repro.data.readers import estimate_text_size
 from repro.spec import MTEB_SUITES
 from repro.storage.paths import is_imported
 
@@ -26,13 +25,11 @@ class ExternalCorpus:
         make: Writes training pairs and suites to a folder.
         origin: A digest of everything that decides the content.
         suites: Names of its suites.
-        num_bytes: Estimates its size on disk.
     """
 
     make: Callable[[Path], None]
     origin: str
     suites: tuple[str, ...]
-    num_bytes: Callable[[], int]
 
 
 def find_external_corpus(name: str) -> ExternalCorpus | None:
@@ -47,15 +44,13 @@ def find_external_corpus(name: str) -> ExternalCorpus | None:
             make=make_builder(corpus),
             origin=corpus.origin,
             suites=(corpus.name,),
-            num_bytes=lambda: 2 * estimate_text_size(*list_content_files(corpus.folder)),
         )
     if name in SOURCES:
-        folder = get_local_copy(name)
+        get_local_copy(name)
         return ExternalCorpus(
             make=lambda path: _write_source(name, path),
             origin=_compute_origin(name),
             suites=(),
-            num_bytes=lambda: estimate_text_size(*list_pair_files(folder)),
         )
     if name in SUITES:
         check_suite(name)
@@ -63,7 +58,6 @@ def find_external_corpus(name: str) -> ExternalCorpus | None:
             make=lambda folder: make_suite(name, folder / "suites" / name),
             origin=_compute_origin(name),
             suites=(name,),
-            num_bytes=lambda: 0,
         )
     return None
 

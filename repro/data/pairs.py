@@ -70,12 +70,17 @@ class Pairs:
         """Iterate over all texts of a side in order, block by block. Memory holds one block."""
         return TextColumn(self, side).blocks(size)
 
-    def text_lengths(self, side: Side) -> np.ndarray:
-        """Return the number of characters of each text of a side, int32 (N,)."""
-        lengths = pc.utf8_length(self._table.column(side)).to_numpy().astype(np.int32, copy=False)
+    def text_lengths(self, side: Side, block: slice = slice(None)) -> np.ndarray:
+        """Return the number of characters of each text of a side and a block, int32 (n,)."""
+        start, stop, _ = block.indices(len(self))
+        rows = None if self._rows is None else self._rows[start:stop]
+        if rows is not None and len(rows):
+            start, stop = int(rows.min()), int(rows.max()) + 1
+        # Computed for all rows in between, because Arrow does so without making Python strings.
+        column = self._table.column(side).slice(start, stop - start)
+        lengths = pc.utf8_length(column).to_numpy().astype(np.int32, copy=False)
         self.release_pages()
-        # Computed for the whole file, because Arrow does so without making Python strings.
-        return lengths if self._rows is None else lengths[self._rows]
+        return lengths if rows is None else lengths[rows - start]
 
     def release_pages(self) -> None:
         """Release the memory-mapped pages that were read. Until then they count as memory of this process."""
@@ -186,9 +191,9 @@ class TextColumn:
             yield self.texts(np.arange(block.start, block.stop))
             self.release_pages()
 
-    def text_lengths(self) -> np.ndarray:
-        """Return the number of characters of each text, int32 (N,)."""
-        return self._pairs.text_lengths(self._side)
+    def text_lengths(self, block: slice = slice(None)) -> np.ndarray:
+        """Return the number of characters of each text of a block, int32 (n,)."""
+        return self._pairs.text_lengths(self._side, block)
 
     def release_pages(self) -> None:
         """Release the memory-mapped pages that were read."""

@@ -9,6 +9,9 @@ The result equals that of the tokenizer if no token crosses a space and if the n
 depend on characters across a space. This holds for the normaliser, pre-tokeniser and WordPiece of BERT. `is_wordwise`
 checks it.
 
+The end of a long text is not tokenised if it cannot be read: the text is first cut at a space after about ten characters
+per token. If the cut text has fewer tokens than fit, the whole text is tokenised instead.
+
 Shapes: N texts, S tokens of the longest text, W words of all texts, V distinct words, T tokens.
 """
 
@@ -16,11 +19,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,6 +50,8 @@ MIN_TEXTS_FOR_WORD_CACHE = 1_024
 TOKENIZER_LOCK = RLock()
 """Held while a tokenizer is configured and used."""
 TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 65_536, 2**23
+CHARACTERS_PER_TOKEN = 10
+"""Characters per token of the limit after which a text is cut. English has about five."""
 PROBE_WORD = "a"
 NUM_SPECIAL_TOKENS = 2
 
@@ -149,10 +155,80 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tok
         # A tokenizer file may store both settings, which would change lengths.
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=max_tokens)
-        by_words = len(texts) >= MIN_TEXTS_FOR_WORD_CACHE and is_wordwise(tokenizer)
-        blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
-        ids, lengths = zip(*blocks, strict=True)
+        cut_texts = texts if not splits_at_spaces(tokenizer) else [cut_text(text, max_tokens) for text in texts]
+        tokens = _tokenize_all(cut_texts, tokenizer, max_tokens)
+        is_cut_N = np.fromiter(map(len, cut_texts), np.int64) < np.fromiter(map(len, texts), np.int64)
+        # A full text has all of its tokens from before the cut, so what follows cannot change them.
+        rows = np.flatnonzero(is_cut_N & (tokens.lengths < max_tokens))
+        if not len(rows):
+            return tokens
+        return _replace_texts(tokens, rows, _tokenize_all([texts[row] for row in rows.tolist()], tokenizer, max_tokens))
+
+
+def _tokenize_all(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> Tokens:
+    by_words = len(texts) >= MIN_TEXTS_FOR_WORD_CACHE and is_wordwise(tokenizer)
+    blocks = tokenize_words(texts, tokenizer, max_tokens) if by_words else _tokenize_whole(texts, tokenizer)
+    ids, lengths = zip(*blocks, strict=True)
     return Tokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
+
+
+def _replace_texts(tokens: Tokens, rows: np.ndarray, replacements: Tokens) -> Tokens:
+    """Return tokens in which the texts of some rows are replaced."""
+    parts = np.split(tokens.ids, tokens.offsets[1:-1])
+    for row, part in zip(rows.tolist(), np.split(replacements.ids, replacements.offsets[1:-1]), strict=True):
+        parts[row] = part
+    return Tokens(np.concatenate(parts), np.concatenate([[0], np.cumsum(list(map(len, parts)))]).astype(np.int64))
+
+
+def cut_text(text: str, max_tokens: int) -> str:
+    """Return the part of a long text before the last space of its first `CHARACTERS_PER_TOKEN` · `max_tokens` letters."""
+    limit = CHARACTERS_PER_TOKEN * max_tokens
+    return text if len(text) <= limit else text[: max(0, text.rfind(" ", 0, limit + 1))].rstrip()
+
+
+def cut_unread_ends(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[str]:
+    """Return texts with the same first `max_tokens` ids, cut where this cannot change an id."""
+    if not splits_at_spaces(tokenizer):
+        return list(texts)
+    cut_texts = [cut_text(text, max_tokens) for text in texts]
+    rows = [row for row, text in enumerate(texts) if len(cut_texts[row]) < len(text)]
+    lengths = tokenize([cut_texts[row] for row in rows], tokenizer, max_tokens).lengths
+    for row, length in zip(rows, lengths.tolist(), strict=True):
+        if length < max_tokens:
+            cut_texts[row] = texts[row]
+    return cut_texts
+
+
+def splits_at_spaces(tokenizer: Tokenizer) -> bool:
+    """Return whether the tokens of a text before a space do not depend on what follows the space."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    # These change a character by its own word only. A `Replace` may have any pattern.
+    kinds = ("BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Precompiled")
+    is_local = all(type(step).__name__ in kinds for step in _list_steps(tokenizer.normalizer, normalizers.Sequence))
+    steps = _list_steps(tokenizer.pre_tokenizer, pre_tokenizers.Sequence)
+    has_split = any(
+        isinstance(step, (pre_tokenizers.BertPreTokenizer, pre_tokenizers.Whitespace, pre_tokenizers.WhitespaceSplit))
+        or (isinstance(step, pre_tokenizers.Metaspace) and step.split)
+        or (isinstance(step, pre_tokenizers.ByteLevel) and step.use_regex)
+        for step in steps
+    )
+    truncation = tokenizer.truncation
+    cuts_end = truncation is None or truncation["direction"] == "right"
+    added_tokens = tokenizer.get_added_tokens_decoder().values()
+    return is_local and has_split and cuts_end and not any(" " in token.content for token in added_tokens)
+
+
+def _list_steps(whole: Any, sequence: Any) -> list[Any]:
+    """Return the steps of a normaliser or a pre-tokeniser. None has no step."""
+    if not isinstance(whole, sequence):
+        return [] if whole is None else [whole]
+    steps: list[Any] = []
+    # A sequence has no length. Its last index raises IndexError.
+    with suppress(IndexError):
+        while True:
+            steps.append(whole[len(steps)])
+    return steps
 
 
 def is_wordwise(tokenizer: Tokenizer) -> bool:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,6 @@ FOLDER = "kept"
 """Name of the cache in the folder of a run, which exists until the run has a record."""
 TEXTS_PER_CHUNK = 65_536
 KEY_LENGTH = 12
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -69,29 +67,13 @@ class ResultCache:
 
     def score(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], float]) -> float:
         """Return the number cached under a name and its inputs. Computes and stores it if it is missing."""
-        return self._load_or_compute(name, inputs, lambda stored: float(stored["score"]), lambda: {"score": compute()})
-
-    def values(
-        self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Mapping[str, np.ndarray]]
-    ) -> dict[str, np.ndarray]:
-        """Return the float32 arrays cached under a name and their inputs. Computes and stores them if missing."""
-
-        def read(stored: Any) -> dict[str, np.ndarray]:
-            return _to_arrays(stored["values"])
-
-        return self._load_or_compute(name, inputs, read, lambda: {"values": _to_lists(compute())})
-
-    def _load_or_compute(
-        self, name: str, inputs: Mapping[str, Any], read: Callable[[Any], Result], compute: Callable[[], Any]
-    ) -> Result:
         key = hash_json({"recipe": RECIPE, "system": dict(self.system), **inputs})[:KEY_LENGTH]
         memo = Memo(self.folder / f"{name}-{key}.json", key)
-        # missing or damaged: compute it again
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
-            return read(memo.read())
-        content = compute()
-        memo.write(content)
-        return read(content)
+        stored = memo.read()
+        if stored is None:
+            stored = {"score": compute()}
+            memo.write(stored)
+        return float(stored["score"])
 
     def _get_digest(self, retrieval: Retrieval) -> str:
         # Reading all texts takes long, so digests are cached per object.

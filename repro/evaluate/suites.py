@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from repro.model.encoding import TextEncoder
 
 TOP_K = 100
-MAX_SHARED_BYTES = 2**28
-"""Memory limit in bytes for the vectors of one collection under all contexts together."""
 FULL, RERANKED = "full search", "reranking of a first stage"
 
 
@@ -135,9 +133,6 @@ class System:
         """Return a run and its provenance."""
         raise NotImplementedError
 
-    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
-        """Prepare to search a collection under each of these contexts."""
-
 
 def evaluate_setting(
     encoder: Encoder,
@@ -199,11 +194,7 @@ def evaluate_bm25(
 class ModelSystem(System):
     """An encoder under contexts.
 
-    1. The texts of a collection are tokenised once. They are embedded once per context, for all widths.
-    2. Each batch is embedded under all contexts in turn. The contexts share the first layer's projections of its tokens.
-    3. The null context is one vector, weighted by the number of slots (`Backbone.encode_after`).
-
-    From the first layer on every token attends to the context, so contexts can share nothing else.
+    The texts of a collection are tokenised once. They are embedded once per context, for all widths.
     """
 
     encoder: Encoder
@@ -213,8 +204,6 @@ class ModelSystem(System):
     _tokens: tuple[str, dict[str, Any]] = ("", {})
     # the last vectors, with their key: collection, context, whether they are rotated
     _last_vectors: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
-    # vectors by collection and context, each used once
-    _prepared: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the source corpus of a context."""
@@ -281,31 +270,6 @@ class ModelSystem(System):
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
-    def prepare(self, collection: Collection, kinds: Sequence[str]) -> None:
-        """Embed a collection under several contexts together, if all these vectors fit into `MAX_SHARED_BYTES`."""
-        from repro.model.contextual import ContextualModel
-
-        self._prepared.clear()
-        views = [OWN if self._find_whitening_source(kind) else parse_view(kind)[0] for kind in kinds]
-        contexts = list(dict.fromkeys(views))
-        if len(contexts) < 2 or not isinstance(self.encoder, ContextualModel):
-            return
-        retrieval, width = collection.retrieval, self.encoder.config.hidden_size
-        texts = self._get_documents(retrieval)
-        # Too large: each context is then embedded when it is searched, with one set of vectors in memory.
-        if len(contexts) * (len(texts) + len(retrieval.queries)) * width * 4 > MAX_SHARED_BYTES:
-            return
-        context_vectors, provenances = [], []
-        for context in contexts:
-            provenances.append(self._set_context(collection, context))
-            context_vectors.append(self.encoder.current_context())
-        query_tokens = self._tokenize(retrieval, retrieval.queries, "query", "queries")
-        document_tokens = self._tokenize(retrieval, texts, collection.document_role, "documents")
-        queries = self.encoder.encode_under(query_tokens, context_vectors)
-        documents = self.encoder.encode_under(document_tokens, context_vectors)
-        for context, *embedded in zip(contexts, queries, documents, provenances, strict=True):
-            self._prepared[retrieval.name, context] = tuple(embedded)
-
     def _get_vectors(
         self, collection: Collection, context: str, *, is_rotated: bool
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
@@ -335,9 +299,6 @@ class ModelSystem(System):
     def _embed_texts(self, collection: Collection, context: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the vectors of queries and documents under one context, and the provenance of the context."""
         retrieval = collection.retrieval
-        if (retrieval.name, context) in self._prepared:
-            prepared: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._prepared.pop((retrieval.name, context))
-            return prepared
         provenance = self._set_context(collection, context)
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
         documents = self._encode(retrieval, self._get_documents(retrieval), collection.document_role, "documents")
@@ -399,9 +360,7 @@ def _score_all(
     for dataset in suite.datasets:
         collection = collections[dataset.name]
         cached = {kind: _read_cache(suite.name, collection, kind, system, outputs) for kind in contexts}
-        # Only contexts without a cached result are embedded.
         missing = [kind for kind in contexts if cached[kind] is None]
-        system.prepare(collection, missing)
         scores, ties = {}, {}
         for kind in contexts:
             result = cached[kind] or _score_collection(suite.name, collection, kind, system, outputs)

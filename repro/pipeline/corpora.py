@@ -114,7 +114,7 @@ def make_corpus_stage(name: str) -> Stage:
     external = find_external_corpus(name)
     if external is None:
         raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *list_external_corpora()]}")
-    return Stage("corpus", {"corpus": name, "made_from": external.origin}, external.make, num_bytes=external.num_bytes)
+    return Stage("corpus", {"corpus": name, "made_from": external.origin}, external.make)
 
 
 @cache

@@ -66,7 +66,7 @@ class PromptedTexts(TextColumn):
         codes = self._codes_N[rows].tolist()
         return [self._prompts[code] + text for code, text in zip(codes, super().texts(rows), strict=True)]
 
-    def text_lengths(self) -> np.ndarray:
-        """Return the number of characters of each text with its prompt, int32 (N,)."""
+    def text_lengths(self, block: slice = slice(None)) -> np.ndarray:
+        """Return the number of characters of each text of a block with its prompt, int32 (n,)."""
         lengths_P = np.array([len(prompt) for prompt in self._prompts], np.int32)
-        return super().text_lengths() + lengths_P[self._codes_N]
+        return super().text_lengths(block) + lengths_P[self._codes_N[block]]

@@ -41,7 +41,6 @@ RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 2, "clusters": 1
 RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
 """Versions of how a stage is built. Raise one if the same input would give other content. Every stage of that kind, and
 all stages that depend on it, are then rebuilt. Version 1 is not part of a key, so old stages stay valid."""
-BYTES_PER_NUMBER, BYTES_PER_ID, BYTES_PER_HALF = 8, 4, 2
 KEYS_FILE, SAMPLED_FILE, GIVEN_FILE = "keys.npy", "sampled.json", "given.arrow"
 TEXT_KINDS = ("tokens", "keys", "embeddings", "filter_embeddings")
 """Stages that the given hard negatives need too."""
@@ -103,7 +102,7 @@ class StageGraph:
         key: dict[str, Any] = {"num_pairs": run.num_pairs} | _get_recipe_key("selection")
         if run.sources:
             key["sources"] = run.sources
-        return Stage("selection", key, make, (corpus,), lambda: BYTES_PER_NUMBER * self._count_corpus_rows())
+        return Stage("selection", key, make, (corpus,))
 
     @cached_property
     def tokens(self) -> Stage:
@@ -135,7 +134,6 @@ class StageGraph:
             key,
             make,
             (self._texts,),
-            self._estimate_token_bytes,
             self._shard(make, join),
             lambda: find_commit(tokenizer_name),
         )
@@ -178,7 +176,6 @@ class StageGraph:
             {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings"),
             make,
             (self._texts,),
-            lambda: 2 * BYTES_PER_HALF * encoder.width * self._num_rows(),
             self._shard(make_part, join),
             lambda: find_commit(encoder.name),
         )
@@ -198,7 +195,7 @@ class StageGraph:
                     append_all(keys, load_array(part / KEYS_FILE, kind="i", shape=(None,), mapped=True))
 
         key = {"of": "documents"} | _get_recipe_key("keys")
-        return Stage("keys", key, make, (self._texts,), self._estimate_key_bytes, self._shard(make, join))
+        return Stage("keys", key, make, (self._texts,), self._shard(make, join))
 
     @cached_property
     def positives(self) -> Stage:
@@ -214,10 +211,7 @@ class StageGraph:
             write_known_positives(folder, keys)
 
         key = {"of": "equal queries"} | _get_recipe_key("positives")
-        return Stage("positives", key, make, (documents,), self._estimate_key_bytes)
-
-    def _estimate_key_bytes(self) -> int:
-        return BYTES_PER_NUMBER * self._num_rows()
+        return Stage("positives", key, make, (documents,))
 
     @cached_property
     def clusters(self) -> Stage:
@@ -243,14 +237,8 @@ class StageGraph:
             queries, documents = self.load_embeddings("query"), self.load_embeddings("document")
             cluster_pairs(queries, documents, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
 
-        def num_bytes() -> int:
-            bytes_per_centroid = BYTES_PER_NUMBER * get_surrogate(run).width  # both halves, float32
-            # the double minus rounds up
-            num_centroids = -(-self._num_rows() // (run.cluster_size or 1))
-            return BYTES_PER_ID * self._num_rows() + bytes_per_centroid * num_centroids
-
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
-        return Stage("clusters", key, make, (self.embeddings,), num_bytes)
+        return Stage("clusters", key, make, (self.embeddings,))
 
     @cached_property
     def negatives(self) -> Stage:
@@ -286,7 +274,7 @@ class StageGraph:
             key["mined"] = run.mined_negatives
         # the positives need the keys
         needs = (self.embeddings, self.positives if masks_positives else self.keys)
-        return Stage("negatives", key, make, needs, lambda: run.num_hard_negatives * self._estimate_key_bytes())
+        return Stage("negatives", key, make, needs)
 
     def _make_given_negatives_stage(self) -> Stage:
         run = self.run
@@ -300,9 +288,7 @@ class StageGraph:
             np.save(folder / "rows.npy", rows)
 
         key = {"num_hard_negatives": run.num_hard_negatives, "domain_column": run.domain_column, "mined": "given"}
-        return Stage(
-            "negatives", key, make, (self.selection,), lambda: run.num_hard_negatives * self._estimate_key_bytes()
-        )
+        return Stage("negatives", key, make, (self.selection,))
 
     @cached_property
     def candidates(self) -> Stage:
@@ -380,23 +366,11 @@ class StageGraph:
         rows = load_array(path, kind="i", shape=(None,), mapped=True)
         return pairs.take(rows[part.span(len(rows))])
 
-    def _count_corpus_rows(self) -> int:
-        """Return the number of pairs in the whole corpus, from its built stage."""
-        return len(read_pairs(self.corpus.path / "train.arrow"))
-
     def _num_rows(self) -> int:
         """Return the number of training pairs, or of given negatives, from built stages."""
         if self.of_negatives:
             return len(self.selected_pairs())
         return len(load_array(self.selection.path / "rows.npy", kind="i", shape=(None,), mapped=True))
-
-    def _estimate_token_bytes(self) -> int:
-        """Estimate the bytes of ids and offsets. At four bytes per id and about four per word, ids match the texts."""
-        # Scaled from the size of the corpus file, because counting tokens would cost as much as the stage.
-        size = (self.corpus.path / "train.arrow").stat().st_size
-        share = self._num_rows() / max(1, self._count_corpus_rows())
-        maximum = 2 * BYTES_PER_ID * self.run.max_tokens * self._num_rows()
-        return min(round(size * share), maximum) + 2 * BYTES_PER_NUMBER * (self._num_rows() + 1)
 
     def load_embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray:
         """Load the vectors of the surrogate or the filter, (N, D), memory-mapped, from the built stage."""

@@ -91,18 +91,10 @@ def make_shard(stage: Stage, part: Part) -> Shard:
         key=stage.key | {"shard": part.number, "of": part.of},
         make=lambda folder: sharding.make(folder, part),
         needs=stage.needs,
-        num_bytes=lambda: _estimate_missing_bytes(stage, part.of),
         made_with=stage.made_with,
         whole=stage,
         part=part,
     )
-
-
-def _estimate_missing_bytes(stage: Stage, num_shards: int) -> int:
-    """Return the bytes of the missing shards and of the whole stage. The join needs both on the disk."""
-    num_built = sum(folder.name.endswith(f"-of-{num_shards}") for folder in list_shard_folders(stage.path))
-    whole = stage.num_bytes() if stage.num_bytes else 0
-    return whole + whole * (num_shards - num_built) // num_shards
 
 
 def list_shards(stage: Stage, num_shards: int) -> tuple[Shard, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repro.storage.digests import check_digests, hash_folder, hash_samples
-from repro.storage.files import atomic_folder, check_room, json_object
+from repro.storage.files import atomic_folder, json_object
 from repro.storage.lease import acquire, get_last_owner, remove_leftovers
 from repro.storage.paths import get_building_folder, get_stage_folder
 
@@ -58,8 +58,6 @@ class Stage:
     key: dict[str, Any]
     make: Maker
     needs: tuple[Stage, ...] = ()
-    num_bytes: Callable[[], int] | None = None
-    """Estimates the size once the inputs are built. None if the size is unknown."""
     sharding: Sharding | None = None
     """How to build the stage in shards, with identical bytes, or None. See `repro/storage/shards.py`."""
     made_with: Callable[[], dict[str, Any]] = dict
@@ -154,7 +152,6 @@ class Stage:
                     return
                 if self.path.exists():
                     raise ValueError(f"{self.path} has no {STAGE_FILE}: remove the folder and it is built again")
-                check_room(self.num_bytes() if self.num_bytes else 0, self.path.parent, f"the stage {self.name}")
                 progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
                 # Before the build, so that the digests of the inputs are those that were read.
                 metadata = self.collect_metadata()

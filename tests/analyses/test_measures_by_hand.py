@@ -1,4 +1,4 @@
-"""Each analysis on hand-made inputs whose result is known, and its resumption after a kill."""
+"""Each analysis on hand-made inputs whose result is known."""
 
 import itertools
 import math
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-import repro.evaluate.collections as collections_module
 from repro.analyses import (
     Measured,
     batches,
@@ -30,13 +29,9 @@ from repro.analyses.batch_text import LONGEST_TEXT, shorten
 from repro.batches.mask import compute_content_keys
 from repro.data.beir import Suite, SuiteDataset, load_beir, write_beir_folder
 from repro.data.paper.quirks import Quirks
-from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
-from repro.records.store import Record
-from repro.spec import Run, base
-from repro.spec.identity import run_id
-from repro.storage.paths import get_local_records, run_folder
+from repro.spec import base
 from repro.train.loss import batch_loss
 from repro.train.trainer import build_filter, build_sampler
 from tests.analyses.by_hand import (
@@ -306,62 +301,6 @@ def test_long_texts_are_cut_at_words() -> None:
     shortened = shorten("word " * 100)
     assert shortened.endswith("word …") and len(shortened) <= LONGEST_TEXT
     assert shorten("one two three", 9) == "one …" and shorten("abcdefghijkl", 6) == "abcd …"
-
-
-SHORT = {"num_steps": 2, "num_warmup_steps": 1}
-CASES: dict[str, tuple[Run, Any, tuple[int, ...]]] = {
-    "widths and SVD": (base("smoke", measure="widths", **SHORT), ModelSystem, (4, 2)),
-    "cross": (base("smoke", measure="cross", architecture="contextual", **SHORT), collections_module, (3,)),
-    "headroom": (base("smoke", measure="headroom", architecture="none"), collections_module, (12,)),
-    "headroom of a model": (base("smoke", measure="headroom", **SHORT), collections_module, (6,)),
-}
-"""By name: a run, the object whose `search` it calls, and the number of searches after which each attempt is killed."""
-
-
-class Searches:
-    """Counts the searches of a run, and kills it after a number of them."""
-
-    def __init__(self, holder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count, self.limit = 0, 0
-        search_for_real = holder.search
-
-        def search(*arguments: Any) -> Any:
-            if self.count == self.limit:
-                raise KeyboardInterrupt
-            self.count += 1
-            return search_for_real(*arguments)
-
-        monkeypatch.setattr(holder, "search", search)
-
-    def execute(self, run: Run, *, limit: int = 10**6) -> tuple[Record, dict[str, np.ndarray]]:
-        """Execute a run and remove its record, so that it can be measured again."""
-        self.count, self.limit = 0, limit
-        record = execute(run, progress=ignore)
-        arrays = dict(record.arrays)
-        for path in get_local_records().glob(f"{record.id}*"):
-            path.unlink()
-        return record, arrays
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_killed_analysis_resumes_after_last_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)  # fixes the order of sums, because numbers are compared bit by bit
-    run, holder, limits = CASES[name]
-    searches = Searches(holder, monkeypatch)
-    uninterrupted, expected_arrays = searches.execute(run)
-    num_searches = searches.count
-    assert not (run_folder(run_id(run)) / "kept").exists(), "the cache of a recorded run is removed"
-    for limit in limits:
-        with pytest.raises(KeyboardInterrupt):
-            searches.execute(run, limit=limit)
-    resumed, arrays = searches.execute(run)
-    assert searches.count == num_searches - sum(limits) > 0
-    assert resumed.metrics == uninterrupted.metrics
-    assert resumed.provenance["suite"] == uninterrupted.provenance["suite"]
-    assert arrays.keys() == expected_arrays.keys()
-    for path, expected in expected_arrays.items():
-        np.testing.assert_array_equal(arrays[path], expected)
-        assert arrays[path].dtype == expected.dtype
 
 
 WIDTH = 32

@@ -12,8 +12,9 @@ import torch
 from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
 from repro.batches.fixed_encoder import FixedEncoder
-from repro.batches.surrogate import MiniLM, embed_texts, load_surrogate
+from repro.batches.surrogate import MiniLM, embed_part, embed_texts, load_surrogate
 from repro.data.tokens import get_minilm_folder
+from repro.storage.stages import Part
 from tests.model.test_pretrained_start import write_encoder
 
 TEXTS = [
@@ -38,8 +39,8 @@ class Listed:
     def texts(self, rows: np.ndarray) -> list[str]:
         return [self._texts[row] for row in rows]
 
-    def text_lengths(self) -> np.ndarray:
-        return np.array([len(text) for text in self._texts])
+    def text_lengths(self, block: slice) -> np.ndarray:
+        return np.array([len(text) for text in self._texts[block]])
 
     def release_pages(self) -> None:
         pass
@@ -149,6 +150,27 @@ def test_blocks_match_one_sort(span: int, tmp_path: Path, monkeypatch: pytest.Mo
             expected[row] = call, distinct.index(texts[row]), len(distinct)
     vectors = embed_texts(PositionEncoder(), Listed(texts), tmp_path / "x.npy", max_tokens=7)
     assert vectors.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("num_parts", [1, 3])
+def test_windows_are_read_in_order(num_parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are sorted by length inside windows, and each window is embedded before the next one is read."""
+    monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 5)
+    monkeypatch.setattr(module, "TEXTS_PER_WINDOW", 20)
+    texts = Listed(["x" * (n * 7 % 23) for n in range(53)])
+    read: list[int] = []
+    monkeypatch.setattr(Listed, "texts", lambda self, rows: read.extend(rows) or [self._texts[row] for row in rows])
+    embedded: list[int] = []
+    for number in range(1, num_parts + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        embed_part(PositionEncoder(), texts, folder, max_tokens=7, part=Part(number, num_parts))
+        embedded += np.load(folder / "rows.npy").tolist()
+    windows = [slice(0, 20), slice(20, 40), slice(40, 53)]
+    expected = [sorted(range(53)[window], key=lambda row: row * 7 % 23, reverse=True) for window in windows]
+    assert embedded == [row for rows in expected for row in rows]
+    # a part may share a window with the next one
+    assert [row // 20 for row in read] == sorted(row // 20 for row in read)
 
 
 def test_word_vectors_are_independent(tmp_path: Path) -> None:

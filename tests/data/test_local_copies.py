@@ -28,6 +28,7 @@ from repro.data.paper.local_copies import (
     get_copy_folder,
     list_source_names,
     resolve_sources,
+    write_checksums,
 )
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage
 from repro.spec import base
@@ -139,6 +140,15 @@ def test_archive_is_unpacked_with_checksums(fetched: Path) -> None:
     assert not list(fetched.parent.glob("*.zip*")) and find_problems("scifact") == []
 
 
+def test_version_depends_on_content(fetched: Path) -> None:
+    before = compute_version("scifact")
+    (fetched / CHECKSUMS).unlink()
+    assert compute_version("scifact") == before
+    qrels = fetched / "qrels/test.tsv"
+    qrels.write_text(qrels.read_text().replace("1", "2"))
+    assert compute_version("scifact") != before
+
+
 def test_folder_without_files_is_fetched(fetched: Path, serve: Callable[..., Server], tmp_path: Path) -> None:
     """An empty folder, or one with checksums only, is no copy."""
     content = (tmp_path / "scifact.zip").read_bytes()
@@ -207,6 +217,9 @@ def test_new_files_are_another_corpus(data_folder: Path) -> None:
     stage = make_corpus_stage("nomic-supervised")
     pairs = read_pairs(stage.build() / "train.arrow")
     assert pairs.texts("query", [0]) == ["a"] and pairs.negatives([0]) == [["c"]]
+    write_checksums(folder, "nomic-supervised", "manual copy")
+    assert make_corpus_stage("nomic-supervised").path == stage.path
+    (folder / CHECKSUMS).unlink()
     (folder / "y.jsonl").write_text(ROW)
     assert make_corpus_stage("nomic-supervised").path != stage.path
     part = folder / ".cache" / "huggingface" / "download" / "z.jsonl.c0ffee.incomplete"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ from transformers import AutoTokenizer
 from repro.data import tokens as module
 from repro.data.tokens import (
     BOUNDS_FILE,
+    cut_unread_ends,
     get_minilm_folder,
     is_wordwise,
     join_tokens,
     load_tokenizer,
     load_tokens,
+    splits_at_spaces,
     tokenize,
     write_tokens,
 )
@@ -90,6 +93,57 @@ def test_other_tokenizers_read_whole_texts(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(tokenize(["in New York"] * count, other, 8)) == count
     with pytest.raises(AssertionError, match="by words"):
         tokenize(["in New York"] * 2000, load_minilm(), 8)
+
+
+def load_kinds() -> dict[str, Any]:
+    """Return tokenizers of several kinds, trained on the letters of PIECES, and whether they split at spaces."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    splits = {
+        "bytes": (models.BPE(), pre_tokenizers.ByteLevel(), None),
+        "unigram": (models.Unigram(), pre_tokenizers.Metaspace(), normalizers.NFKC()),
+        "sequence": (
+            models.Unigram(),
+            pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]),
+            normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+        ),
+        "no spaces": (models.BPE(), pre_tokenizers.Metaspace(split=False), None),
+        "pattern": (models.BPE(), pre_tokenizers.WhitespaceSplit(), normalizers.Replace(Regex("a b"), "c")),
+    }
+    kinds = {}
+    for name, (model, pre_tokenizer, normalizer) in splits.items():
+        tokenizer = Tokenizer(model)
+        tokenizer.pre_tokenizer, tokenizer.normalizer = pre_tokenizer, normalizer
+        trainer = trainers.BpeTrainer if isinstance(model, models.BPE) else trainers.UnigramTrainer
+        options = {"unk_token": "[UNK]"} if trainer is trainers.UnigramTrainer else {}
+        tokenizer.train_from_iterator(
+            [" ".join(PIECES) * 3],
+            trainer(vocab_size=300, special_tokens=["[UNK]", "[E]"], show_progress=False, **options),
+        )
+        tokenizer.post_processor = processors.TemplateProcessing(single="$A [E]", special_tokens=[("[E]", 1)])
+        kinds[name] = (tokenizer, name not in ("no spaces", "pattern"))
+    return {"minilm": (load_tokenizer("minilm"), True)} | kinds
+
+
+@pytest.mark.parametrize("name", ["minilm", "bytes", "unigram", "sequence", "no spaces", "pattern"])
+def test_unread_ends_change_no_id(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are cut before they are tokenised where this cannot change an id, and read whole otherwise."""
+    tokenizer, splits = load_kinds()[name]
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(12)
+    assert splits_at_spaces(tokenizer) == splits
+    rng = np.random.default_rng(1)
+    texts = ["".join(PIECES[n] for n in rng.integers(0, len(PIECES), rng.integers(0, 60))) for _ in range(1500)]
+    expected = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    for num_characters in (1, 3, 10):
+        monkeypatch.setattr(module, "CHARACTERS_PER_TOKEN", num_characters)
+        for count in (1500, 900):
+            tokens = tokenize(texts[:count], tokenizer, 12)
+            assert [part.tolist() for part in np.split(tokens.ids, tokens.offsets[1:-1])] == expected[:count]
+        cut_texts = cut_unread_ends(texts, tokenizer, 12)
+        tokenizer.enable_truncation(12)
+        assert [encoding.ids for encoding in tokenizer.encode_batch(cut_texts)] == expected
+    assert (sum(map(len, cut_texts)) < sum(map(len, texts))) == splits
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

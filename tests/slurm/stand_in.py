@@ -137,7 +137,7 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
 
     corpus = Stage("corpus", {"corpus": run.corpus}, make("corpus"))
     sharding = Sharding(build_part, join)
-    clusters = Stage("clusters", {"size": run.cluster_size}, make("clusters"), (corpus,), None, sharding)
+    clusters = Stage("clusters", {"size": run.cluster_size}, make("clusters"), (corpus,), sharding)
     return (corpus, clusters) if run.sampler == "cluster" else (corpus,)
 
 

@@ -95,7 +95,7 @@ def make_stage(text: str = "part") -> tuple[Stage, list[int]]:
         (folder / "all").write_text(", ".join((part / "some").read_text() for part in parts))
 
     below = Stage("below", {}, lambda folder: (folder / "input").write_text(text))
-    stage = Stage("above", {}, lambda folder: make(folder, Part()), (below,), None, Sharding(make, join))
+    stage = Stage("above", {}, lambda folder: make(folder, Part()), (below,), Sharding(make, join))
     return stage, built_parts
 
 

@@ -1,27 +1,20 @@
 """Stages: a changed or damaged file is one line of error that names it, and a full disk is noticed before a build."""
 
-import json
 import os
 import shutil
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from repro.data.own.imported import import_source
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.stages import StageGraph
 from repro.planning.doctor import check_deeply
 from repro.spec import base
 from repro.spec.identity import run_id
-from repro.storage import digests, files
+from repro.storage import digests
 from repro.storage.paths import get_local_records, run_folder
-from repro.storage.shards import list_shards
 from repro.storage.stages import STAGE_FILE, Stage
 from repro.train.trainer import prepare_training
 from tests.commands import ignore
@@ -49,52 +42,6 @@ def test_changed_file_is_named(own_home: Path) -> None:
             stage.build()
     shutil.rmtree(stage.path)
     assert (stage.build() / "sub" / "a.txt").read_text() == "one"
-
-
-def measure_files(folder: Path) -> int:
-    """Return the bytes of all files, without the key file and the headers of arrays."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != STAGE_FILE]
-    return sum(path.stat().st_size - 128 * (path.suffix == ".npy") for path in files)
-
-
-def set_free_bytes(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
-    """Set the free space of every disk."""
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=num_bytes))
-
-
-@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
-def test_full_disk_refuses_the_import(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = pa.table({"query": ["query"] * 2000, "document": ["text " * 9] * 2000})
-    source = tmp_path / f"pairs.{ending}"
-    if ending == "parquet":
-        pq.write_table(pairs, source, use_dictionary=False)
-    else:
-        source.write_text("".join(json.dumps(pair) + "\n" for pair in pairs.to_pylist()))
-    set_free_bytes(monkeypatch, 3000)
-    with pytest.raises(ValueError, match=r"the import of .* needs about \d+ KiB in .*/corpora, where 3 KiB are free"):
-        import_source(source, name="mine")
-
-
-def test_full_disk_is_refused_per_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of every stage names the required space and the folder, before the stage or its shard is built."""
-    pairs = pa.table(
-        {"query": [f"query {n} {n % 7}" for n in range(500)], "document": [f"text {n} " * 9 for n in range(500)]}
-    )
-    pq.write_table(pairs, tmp_path / "pairs.parquet")
-    free = shutil.disk_usage(tmp_path).free
-    corpus = import_source(tmp_path / "pairs.parquet", name="mine").corpus
-    run = base("smoke", corpus=corpus, suite="mine", sampler="cluster", cluster_size=8, num_hard_negatives=1)
-    for stage in StageGraph(run).stages:
-        need = stage.num_bytes() if stage.num_bytes else 0
-        # The first shard needs the space of all shards and of the joined stage.
-        for unit, num_bytes in [(stage, need), *((shard, 2 * need) for shard in list_shards(stage, 2)[:1])]:
-            set_free_bytes(monkeypatch, num_bytes - 1)
-            lines: list[str] = []
-            with pytest.raises(ValueError, match=rf"the stage {stage.name}.* needs about .* in .*/{stage.name}"):
-                unit.build(lines.append)
-            assert lines == [], "the build has not begun"
-        set_free_bytes(monkeypatch, free)
-        assert 0.7 * measure_files(stage.build()) <= need, stage.name
 
 
 def replace_silently(path: Path, content: bytes) -> None:
@@ -218,18 +165,6 @@ def test_random_reads_skip_readahead(built: Path, tmp_path: Path, monkeypatch: p
     flags = [fields[1:] for fields in rows if fields[0] == "VmFlags:"]
     random = {Path(file).name for file, flag in zip(files, flags, strict=True) if str(built) in file and "rr" in flag}
     assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= random
-
-
-def test_stage_sizes_are_predicted(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Predictions are exact except for headers. Those of tokens and clusters are approximate."""
-    about = {"tokens": (1.0, 2.0), "clusters": (0.7, 1.5)}
-    monkeypatch.setenv("REPRO_HOME", str(built))
-    for stage in Inputs(RUN).graph.stages:
-        if stage.num_bytes is None:
-            continue
-        size = sum(path.stat().st_size - 128 for path in stage.path.rglob("*.npy"))
-        minimum, maximum = about.get(stage.name, (1.0, 1.0))
-        assert minimum * size <= stage.num_bytes() <= maximum * size, stage.name
 
 
 def test_hidden_stage_is_not_built_again(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from repro.data.folders import is_hidden, list_visible_files
 from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, check_copy, find_incomplete_reason, get_source_folder
-from repro.storage.digests import hash_file, hash_json
+from repro.storage.digests import get_cached_digests, get_digests_note, hash_file, hash_json
 from repro.storage.files import atomic_folder, json_object, write_json
 from repro.storage.lease import acquire, get_last_owner
 from repro.storage.paths import get_data_folder
@@ -137,12 +137,16 @@ def find_problems(name: str, *, is_thorough: bool = True) -> list[str]:
 
 
 def compute_version(name: str) -> str:
-    """Return the version of a copy's content: a digest of the names and sizes of its files.
+    """Return the version of a copy's content. It does not depend on the file of checksums.
 
-    Reading terabytes only to name a version would be too slow. `verify` compares the digests.
+    It is a digest of the contents of an evaluation set. Of a training source, whose terabytes would take hours, it is a
+    digest of the names and sizes of its files. `verify` compares the digests.
     """
     folder = get_copy_folder(name)
-    return hash_json({str(path.relative_to(folder)): path.stat().st_size for path in _list_files(folder)})[:12]
+    paths = _list_files(folder)
+    if name in SOURCES:
+        return hash_json({str(path.relative_to(folder)): path.stat().st_size for path in paths})[:12]
+    return hash_json(get_cached_digests(folder, paths, get_digests_note(folder)))[:12]
 
 
 def _fetch_from_hub(name: str, folder: Path, hub_id: str | None) -> str:
