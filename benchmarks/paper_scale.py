@@ -91,7 +91,7 @@ def start_training(options: argparse.Namespace) -> None:
 def sample_batches(options: argparse.Namespace) -> None:
     """Produce the batches of two epochs."""
     from repro.pipeline.inputs import Inputs
-    from repro.train.trainer import build_sampler
+    from repro.train.setup import build_sampler
 
     batches = build_sampler(Inputs(make_run(options)))
     for epoch in range(2):

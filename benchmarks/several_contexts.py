@@ -20,7 +20,7 @@ from repro.evaluate.suites import Setting, evaluate_setting
 from repro.model.start import build_model
 from repro.pipeline.corpora import load_run_suite, make_searched_stage
 from repro.spec import base
-from repro.train.trainer import make_model_config
+from repro.train.setup import make_model_config
 
 CONTEXTS = {"one": ("own",), "three": ("own", "wrong", "null"), "four": ("own", "wrong", "random", "null")}
 

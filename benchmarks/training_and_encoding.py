@@ -52,7 +52,7 @@ from repro.spec import Run
 from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
-from repro.train.trainer import make_model_config
+from repro.train.setup import make_model_config
 
 TEMPERATURE = 0.02
 MINI_BATCH = 64

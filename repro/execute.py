@@ -56,7 +56,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     code = get_code_identity()
     check_available([run])
     if run.architecture in TRAINED:
-        from repro.train.trainer import check_model
+        from repro.train.setup import check_model
 
         check_model(run)
     filter_model = train_filter_model(run, should_stop=should_stop, progress=progress)

@@ -11,7 +11,7 @@ from repro.data.tokens import load_tokenizer
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.spec import base
-from repro.train.trainer import build_filter
+from repro.train.setup import build_filter
 
 KEYS = compute_content_keys([f"document {row}" for row in range(12)])
 PAIRS_B = np.array([7, 2, 9, 4, 0])

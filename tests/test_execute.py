@@ -31,7 +31,8 @@ from repro.storage.digests import hash_file
 from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_checkpoint_step, read_metrics
-from repro.train.trainer import make_model_config, trained_model
+from repro.train.setup import make_model_config
+from repro.train.trainer import trained_model
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 

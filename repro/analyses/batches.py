@@ -25,7 +25,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     from repro.analyses.batch_text import BATCH_EXHIBIT, make_batch_exhibit
     from repro.analyses.microscope import explain
     from repro.train.batch_view import BatchViewer
-    from repro.train.trainer import build_sampler
+    from repro.train.setup import build_sampler
 
     run, sampler, viewer = inputs.run, build_sampler(inputs), BatchViewer(inputs)
     num_batches = max(1, min(len(sampler), NUM_BATCHED_PAIRS // run.batch_size))

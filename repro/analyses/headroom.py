@@ -196,7 +196,7 @@ class Repooled:
             for start in range(0, len(order), TEXTS_IN_BATCH):
                 rows = order[start : start + TEXTS_IN_BATCH]
                 ids_NS, mask_NS = tokens.pad(rows)
-                states_NSH = self._model.embedder(make_texts(ids_NS, mask_NS).to(self._model.device)).float()
+                states_NSH = self._model.embedder(*make_texts(ids_NS, mask_NS).to(self._model.device)).float()
                 # One pass through the backbone serves all weightings. Only the mean and the head differ.
                 weights_KNS = torch.from_numpy(weights_KV[:, ids_NS] * mask_NS).to(states_NSH)
                 sums_KNH = torch.einsum("kns,nsh->knh", weights_KNS, states_NSH)

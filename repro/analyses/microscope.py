@@ -16,7 +16,7 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import run_id
 from repro.train.batch_view import BatchView, BatchViewer
 from repro.train.feed import compute_batch_hash
-from repro.train.trainer import build_sampler, make_train_settings
+from repro.train.setup import build_sampler, make_train_settings
 
 Progress = Callable[[str], None]
 STAGES = ("corpus", "selection", "keys", "positives", "embeddings", "clusters", "negatives")

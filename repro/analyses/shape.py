@@ -26,7 +26,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     import torch
 
     from repro.model.contextual import ContextualModel
-    from repro.train.trainer import make_model_config
+    from repro.train.setup import make_model_config
 
     config = make_model_config(replace(inputs.run, architecture="contextual"))
     with torch.device("meta"):

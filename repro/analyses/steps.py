@@ -17,7 +17,8 @@ from repro.evaluate.collections import read_collections
 from repro.evaluate.suites import Encoder, Evaluation
 from repro.pipeline.inputs import Inputs
 from repro.spec.measures import NUM_SCORED_PARTS
-from repro.train.trainer import build_sampler, iter_intermediate_models, make_train_settings
+from repro.train.setup import build_sampler, make_train_settings
+from repro.train.trainer import iter_intermediate_models
 
 FOLDER = "along"
 

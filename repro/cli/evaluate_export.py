@@ -126,7 +126,7 @@ def evaluate(
 def export(
     model: OurModel,
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
-    to: Annotated[str, typer.Option(help="sentence-transformers, transformers, or official (the authors' format)")],
+    to: Annotated[str, typer.Option(help="sentence-transformers or transformers")],
     width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card from its record."""

@@ -18,7 +18,7 @@ from repro.text import shorten
 if TYPE_CHECKING:
     from repro.evaluate.suites import Encoder
 
-FORMATS = ("sentence-transformers", "transformers", "official")
+FORMATS = ("sentence-transformers", "transformers")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 BM25 = "bm25"
 MINILM = "minilm"
@@ -110,7 +110,6 @@ def check_export(source: str, folder: Path, to: str, width: int | None = None) -
         # the checkpoint of the run is read from there, or will be written there
         check_home()
         check_width(run.architecture, run.hidden_size, to, width)
-        check_format(run.architecture, to)
 
 
 def check_writable(folder: Path) -> None:
@@ -121,15 +120,6 @@ def check_writable(folder: Path) -> None:
     parent = next(path for path in folder.resolve().parents if path.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ValueError(f"{folder} cannot be created: {parent} is not writable; name a folder elsewhere")
-
-
-def check_format(architecture: str, to: str) -> None:
-    """Raise ValueError if a format cannot hold models of an architecture."""
-    if to == "official" and architecture != CONTEXTUAL:
-        raise ValueError(
-            f"the authors' format holds contextual models only; this is a {architecture}: export it with --to "
-            "transformers or --to sentence-transformers"
-        )
 
 
 def check_width(architecture: str, hidden_size: int, to: str, width: int | None) -> None:

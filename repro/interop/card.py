@@ -16,7 +16,6 @@ from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
 from repro.text import ABSENT
 
-LIBRARIES = {"sentence-transformers": "sentence-transformers", "transformers": "transformers", "official": "pytorch"}
 CONTEXT_NOTE = "Scores depend on the context documents: compare only scores that were made with the same ones."
 LIMITS = (
     "Trained with a replication of the recipe of *Contextual Document Embeddings* (Morris & Rush, 2025), not by its "
@@ -69,7 +68,7 @@ def make_model_card(
     run = opened.run or training_run
     records = [] if run is None else find_records([run])
     scored = [] if opened.run is None else records
-    front = ["---", f"library_name: {LIBRARIES[library]}", "pipeline_tag: sentence-similarity", "tags:"]
+    front = ["---", f"library_name: {library}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
     size = f"{width or config.hidden_size} numbers"
     if width:
@@ -81,7 +80,7 @@ def make_model_card(
         f"A {config.architecture} text encoder with vectors of {size}.",
         "## Scores\n\n" + _format_scores(scored),
         "## Use\n\n" + (f"Install: {install}.\n\n" if install else "") + code,
-        "## Context\n\n" + _describe_context(opened, library),
+        "## Context\n\n" + _describe_context(opened),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
         "## Data\n\n" + ("Not known." if run is None else _describe_data(run, records)),
         "## Recipe\n\n" + (unknown if run is None else _describe_recipe(run, records)),
@@ -116,7 +115,7 @@ def _format_corpus(run: Run) -> str:
     return f"the corpus `{run.corpus}`{sources}"
 
 
-def _describe_context(opened: Opened, library: str) -> str:
+def _describe_context(opened: Opened) -> str:
     if not opened.num_contexts:
         return "None: a text's vector depends on the text alone."
     if opened.ours.config.is_blind:
@@ -125,19 +124,17 @@ def _describe_context(opened: Opened, library: str) -> str:
         f"The context is {opened.num_contexts} documents of the corpus that is searched. If there are more documents, a "
         "sample of this size is drawn with a seed. Fewer are repeated. Queries and documents are comparable only under "
         "the same context.",
-        _describe_missing_context(opened, library),
+        _describe_missing_context(opened),
         GROWING_CORPUS_NOTE,
+        SAMPLE_OF_EVALUATE,
+        STORED_WITH_CONTEXT,
     ]
-    if library != "official":
-        lines += [SAMPLE_OF_EVALUATE, STORED_WITH_CONTEXT]
     return "\n\n".join(lines)
 
 
-def _describe_missing_context(opened: Opened, library: str) -> str:
+def _describe_missing_context(opened: Opened) -> str:
     if opened.ours.config.sequence_dropout == 0:
         return "There is no vector without a context: a call without one raises an error."
-    if library == "official":
-        return "A call without a context raises an error. `set_context(None)` chooses the null context."
     return (
         "If no context is set, texts are embedded under the null context, with one warning. `set_context(None)` "
         "chooses the null context without a warning."

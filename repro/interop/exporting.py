@@ -5,24 +5,19 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from repro.interop.arguments import check_export, check_format, check_width
+from repro.interop.arguments import check_export, check_width
 from repro.interop.card import make_model_card
-from repro.interop.named_runs import find_named_run
-from repro.interop.official.config import write_official_config
-from repro.interop.official.folder import export_official
 from repro.interop.opening import Opened, Progress, open_model
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.interop.trained_widths import list_export_warnings
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
-from repro.spec import TRAINED
 from repro.storage.files import atomic_file, atomic_folder
 
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
 CARD_QUESTION = "why does bread rise?"
 OPENERS = {
-    "official": ("from repro.interop.official import load_official", 'load_official("{folder}")'),
     "transformers": (
         "from transformers import AutoModel",
         'AutoModel.from_pretrained("{folder}", trust_remote_code=True)',
@@ -38,7 +33,6 @@ OPENERS = {
 }
 """The import and the call that open a folder, by format. Contextual folders contain code that must be trusted."""
 INSTALL = {
-    "official": "this project (`pip install .` in a checkout)",
     "transformers": f'`pip install "transformers>=5.17" safetensors` (written with {version("transformers")})',
     "contextual": '`pip install "sentence-transformers>=6" "transformers>=5.17"` (written with '
     f"{version('sentence-transformers')} and {version('transformers')})",
@@ -70,19 +64,12 @@ def export_model(
     """
     check_export(source, folder, to, width)
     folder = folder.resolve() if folder.is_symlink() else folder
-    run = find_named_run(source)
-    if to == "official" and run is not None and run.architecture in TRAINED:
-        from repro.train.trainer import make_model_config
-
-        # A run without weights is trained when it is opened, so a model that the format cannot hold is refused before.
-        write_official_config(make_model_config(run))
     opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not one of our models: it is already in the format of another library")
     # Weights are written from the CPU, so that the files do not depend on the device.
     opened.ours.to("cpu")
     check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
-    check_format(opened.ours.architecture, to)
     training_run = opened.run or find_training_run(source)
     warnings = [] if width is None else list_export_warnings(opened, width, training_run)
     if isinstance(opened.model, ContextualModel) and opened.model.context_CE is not None:
@@ -109,13 +96,10 @@ def _write(model: Model, folder: Path, to: str, width: int | None) -> None:
         from repro.interop.sentence_transformers_folder import export_sentence_transformers
 
         export_sentence_transformers(model, folder, width=width)
-    elif to == "transformers":
+    else:
         from repro.interop.self_contained import write_self_contained
 
         write_self_contained(model, folder)
-    else:
-        assert isinstance(model, ContextualModel), "the format was checked"
-        export_official(model, folder)
 
 
 def _get_opener_name(opened: Opened, to: str) -> str:

@@ -178,24 +178,16 @@ def _read_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     if is_official(folder):
         return load_official(folder, revision=revision)
     if (folder / "modules.json").is_file():
-        from repro.interop.contextual_module import MODULE_FOLDER
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
-        # a contextual model of version 0.1.0
-        if (folder / MODULE_FOLDER).is_dir():
-            return _open_folder(folder / MODULE_FOLDER, revision)
         opened = open_sentence_transformers(folder)
         check_similarity(opened, folder)
         return StockEncoder(opened)
     config = folder / "config.json"
     model_type = json_object(config).get("model_type") if config.is_file() else None
     if model_type is not None:
-        from repro.interop.transformers_model import CdeConfig
-
-        if model_type != CdeConfig.model_type:
-            raise ValueError(
-                f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers first, "
-                "which adds the pooling (`SentenceTransformer(FOLDER).save(OTHER)`)"
-            )
-        return load_self_contained_model(folder)
+        raise ValueError(
+            f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers first, which "
+            "adds the pooling (`SentenceTransformer(FOLDER).save(OTHER)`)"
+        )
     return load_model(folder)

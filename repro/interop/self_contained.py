@@ -18,8 +18,8 @@ from transformers import PreTrainedTokenizerFast
 
 from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_whole_tokenizer, resolve_tokenizer
-from repro.interop import modeling_cde
 from repro.interop.safe_weights import read_safetensors
+from repro.model import modeling_cde
 from repro.model.biencoder import Biencoder
 from repro.model.config import CONFIG_FILE, ModelConfig, make_config
 from repro.model.contextual import ContextualModel, Model
@@ -27,17 +27,15 @@ from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tens
 from repro.storage.files import json_object, read_json
 
 CODE = Path(modeling_cde.__file__)
-MODULE = f"{CODE.stem}.{modeling_cde.ContextualModule.__name__}"
+MODULE_CODE = CODE.with_name("sentence_cde.py")
+MODULE = f"{MODULE_CODE.stem}.ContextualModule"
 """The class of the only module, as modules.json names it."""
 MODEL_TYPES = (modeling_cde.CdeConfig.model_type, modeling_cde.CdeBiencoderConfig.model_type)
-OLD_PREFIX = "encoder."
-"""Names of weights begin so in folders of version 0.1.0."""
 STORED_CONTEXT = ("context_embeddings", "context_input_ids", "context_attention_mask")
 
 
 def write_self_contained(model: Model, folder: Path) -> None:
-    """Write weights, configuration, tokenizer and code. Raises ValueError if the model cannot be saved."""
-    model.check_can_be_saved()
+    """Write weights, configuration, tokenizer and code."""
     kind: type[modeling_cde.CdePreTrainedModel] = modeling_cde.CdeModel
     if isinstance(model, Biencoder):
         kind = modeling_cde.CdeBiencoder
@@ -57,6 +55,7 @@ def write_self_contained(model: Model, folder: Path) -> None:
     shutil.copyfile(CODE, folder / CODE.name)
     # a biencoder opens in transformers only, so it needs no list of modules
     if isinstance(model, ContextualModel):
+        shutil.copyfile(MODULE_CODE, folder / MODULE_CODE.name)
         write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
         settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}
         write_json(folder / "config_sentence_transformers.json", settings | {"similarity_fn_name": "cosine"})
@@ -87,8 +86,6 @@ def is_self_contained(folder: Path) -> bool:
 def load_self_contained_model(folder: Path) -> Model:
     """Read such a folder as one of our models, in eval mode, with the stored context. Its code is not executed.
 
-    Folders that version 0.1.0 exported for transformers are read, too.
-
     Raises:
         ValueError: if configuration and weights do not match, or if sentence-transformers would change the vectors.
     """
@@ -100,8 +97,7 @@ def load_self_contained_model(folder: Path) -> Model:
     config = make_config(values["repro"], str(path))
     config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
-    stored = read_safetensors(folder / WEIGHTS_FILE)
-    weights = {name.removeprefix(OLD_PREFIX): weight for name, weight in stored.items()}
+    weights = read_safetensors(folder / WEIGHTS_FILE)
     context = {name: weights.pop(name) for name in STORED_CONTEXT if name in weights}
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
     model.load_state_dict(weights)
@@ -132,8 +128,11 @@ def has_our_code(folder: Path) -> bool:
     types = [module.get("type") for module in read_json(modules)] if modules.is_file() else [MODULE]
     config = json_object(folder / CONFIG_FILE)
     names = {str(name).partition(".")[0] for name in dict(config.get("auto_map") or {}).values()}
-    code = folder / CODE.name
-    return types == [MODULE] and names == {CODE.stem} and code.is_file() and code.read_bytes() == CODE.read_bytes()
+    is_ours = all(
+        (folder / code.name).is_file() and (folder / code.name).read_bytes() == code.read_bytes()
+        for code in (CODE, MODULE_CODE)
+    )
+    return types == [MODULE] and names == {CODE.stem} and is_ours
 
 
 def write_json(path: Path, values: Any) -> None:

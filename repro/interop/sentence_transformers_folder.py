@@ -3,7 +3,6 @@
 1. A biencoder becomes stock modules: Transformer – mean pooling – Dense (GELU) – Dense – Normalize.
 2. A contextual model becomes a self-contained folder, whose code lies next to the weights. sentence-transformers needs
    `trust_remote_code=True` to run it. `open_sentence_transformers` runs it if it is the code of this version.
-3. Contextual folders that version 0.1.0 exported name a module of this project, and open if it is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import BertModel, PreTrainedModel
 
 from repro.data.prompts import PROMPTS
-from repro.interop.contextual_module import MODULE_FOLDER, ContextualModule
 from repro.interop.self_contained import (
     has_our_code,
     is_self_contained,
@@ -145,13 +143,7 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
             raise ValueError(
                 f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
             ) from error
-    our_type = f"{ContextualModule.__module__}.{ContextualModule.__name__}"
-    foreign_types = [name for name in types if not name.startswith("sentence_transformers.")]
-    if foreign_types != [our_type] or types[0] != our_type:
-        raise ValueError(f"{path} needs {types}, which are neither stock modules nor {our_type}")
-    settings = json_object(path / SETTINGS_FILE)
-    module = ContextualModule.load(str(path), subfolder=MODULE_FOLDER)
-    return SentenceTransformer(modules=[module], prompts=settings.get("prompts"))
+    raise ValueError(f"{path} needs {types}, which are no stock modules of sentence-transformers")
 
 
 def _check_weights(model: SentenceTransformer, folder: Path) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import evaluation_mode
+from repro.model.modeling_cde import evaluation_mode
 from repro.model.texts import Texts
 
 PARTS = ("contexts", "prompts", "text")
@@ -39,10 +39,11 @@ def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
     length = num_prefix + texts.ids_NS.shape[1]
     size = max(1, MAX_ATTENTION_WEIGHTS // (model.config.num_layers * model.config.num_heads * length**2))
     parts = []
+    assert isinstance(second.backbone, Backbone), "it was built with ours"
     with evaluation_mode(second), record_attention(second.backbone) as recorded:
         for rows_n in torch.arange(texts.num_texts).split(size):
             piece = texts.rows(rows_n)
-            second.backbone.forward_after(contexts_1CD, prompts_PD, piece)
+            second.backbone.read_after(contexts_1CD, prompts_PD, *piece, with_prefix=True)
             parts.append(
                 torch.stack(
                     [_compute_layer_shares(w_NHLL, piece, num_contexts, num_prefix) for w_NHLL in recorded.pop()]

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -37,52 +37,17 @@ from repro.data.tokens import (
     write_tokenizer,
 )
 from repro.model.config import ModelConfig, load_config
+from repro.model.modeling_cde import as_texts, evaluation_mode
 from repro.model.texts import Texts, make_texts
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import atomic_file
-from repro.text import shorten
+from repro.storage.tensor_files import DIGEST, add_digest, check_digest
 
 WEIGHTS_FILE = "model.safetensors"
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 GPU = "cuda"
 TEXTS_PER_CHUNK = 64
 TOKENS_PER_CHUNK = 131_072
 """Tokens per batch on a GPU, including padding and the prefix of each text."""
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Run a block in eval mode without gradients. Afterwards each module returns to its own mode."""
-    were_training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module in were_training:
-            module.training = True
-
-
-def as_texts(texts: Iterable[str]) -> list[str]:
-    """Return a list of texts, given a list, tuple, array, or a column of a table or of `datasets`.
-
-    Raises ValueError for a single string, for a collection without order or length (set, dict, generator), and for
-    items that are not strings, such as None or NaN.
-    """
-    kind = type(texts).__name__
-    if isinstance(texts, str | bytes):
-        raise ValueError(f"{shorten(repr(texts))} is one text, not a list: give a list, [text]")
-    is_table = hasattr(texts, "columns") or getattr(texts, "ndim", 1) != 1
-    if isinstance(texts, Set | Mapping) or not hasattr(texts, "__len__") or is_table:
-        raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
-    items: list[Any] = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
-    for index, text in enumerate(items):
-        if not isinstance(text, str):
-            found = f"{shorten(repr(text))} ({type(text).__name__})"
-            raise ValueError(f"text {index} of {len(items)} is {found}, not a string: replace or remove it")
-        if not text.isascii() and LONE_SURROGATE.search(text):
-            raise ValueError(f"text {index} of {len(items)} contains half a letter (a lone surrogate): decode it again")
-    return [str(text) for text in items]
 
 
 def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
@@ -162,7 +127,7 @@ class TextEncoder(nn.Module):
     def encode_under(
         self, tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None = None
     ) -> list[np.ndarray]:
-        """Return `encode_tokens` under each context, (C, E). This is faster than separate calls.
+        """Return `encode_tokens` under each context, (C, E).
 
         A model without context accepts only None.
         """
@@ -170,8 +135,7 @@ class TextEncoder(nn.Module):
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         vectors = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
-        # Shared projections are stored in the model. With one context nothing is shared, so threads are safe.
-        with evaluation_mode(self), self.share_texts() if len(contexts) > 1 else nullcontext():
+        with evaluation_mode(self):
             for rows in self._batches(tokens, batch_size):
                 texts = make_texts(*tokens.pad(rows)).to(self.device)
                 for index, context_CE in enumerate(contexts):
@@ -185,10 +149,6 @@ class TextEncoder(nn.Module):
                 self.report(num_done, len(tokens))
         return vectors
 
-    def share_texts(self) -> AbstractContextManager[object]:
-        """Return a block in which several contexts share common computations of a batch."""
-        return nullcontext()
-
     def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
         """Return the positions of the texts of each batch."""
         order = compute_canonical_order(tokens)
@@ -197,15 +157,11 @@ class TextEncoder(nn.Module):
             return (order[rows] for rows in batches)
         return (order[part] for part in iter_blocks(len(order), batch_size or TEXTS_PER_CHUNK))
 
-    def check_can_be_saved(self) -> None:
-        """Raise ValueError if a saved folder would open with another forward pass. Every format calls this first."""
-
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors. Each file is replaced atomically.
 
         If the tokenizer is a folder, its tokenizer.json is copied, so that the saved folder is self-contained.
         """
-        self.check_can_be_saved()
         if Path(self.config.tokenizer).is_dir():
             write_tokenizer(self.config.tokenizer, Path(folder))
         self.config.save(Path(folder))
@@ -277,6 +233,7 @@ def compute_canonical_order(tokens: Tokens) -> np.ndarray:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file. Raises ValueError if it is damaged or contains non-finite numbers."""
     try:
+        check_digest(path)
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{path} is damaged or no safetensors file ({error}): restore or download it") from error
@@ -288,10 +245,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically. Raises OSError if this fails, and the previous file is unchanged."""
+    """Write a safetensors file with its digest, atomically.
+
+    Raises OSError if this fails, and the previous file is unchanged.
+    """
     try:
         with atomic_file(path, lasts=True) as part:
-            save_file({name: value.detach().contiguous() for name, value in tensors.items()}, part, metadata)
+            contiguous = {name: value.detach().contiguous() for name, value in tensors.items()}
+            save_file(contiguous, part, {**(metadata or {}), DIGEST: "0" * 64})
+            add_digest(part)
     except (OSError, SafetensorError) as error:
         # safetensors reports errno only in its message
         match = re.search(r"os error (\d+)", str(error))

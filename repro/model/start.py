@@ -22,11 +22,11 @@ from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as transformers_logging
 
 from repro.data.tokens import get_minilm_folder
-from repro.model.backbone import Backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig, load_config
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import check_fit, get_shapes
+from repro.model.modeling_cde import Backbone
 from repro.seeds import derive
 from repro.spec.start import KINDS, get_encoder_folder
 from repro.storage.paths import check_model_name

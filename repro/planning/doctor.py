@@ -22,8 +22,10 @@ from repro.storage.paths import (
     get_local_records,
     get_published_records,
     get_stage_folder,
+    run_folder,
 )
 from repro.storage.stages import STAGE_FILE
+from repro.storage.tensor_files import check_digest
 from repro.text import GIB, count_noun
 from repro.train.switches import read_switches
 
@@ -79,13 +81,14 @@ def _check_scale(name: str) -> Finding:
 
 
 def check_deeply() -> Iterator[Finding]:
-    """Verify all records and stages against their digests.
+    """Verify all records, stages and weights of training runs against their digests.
 
-    Yields one finding per set of records, one for the stages, and one per failure.
+    Yields one finding per set of records, one for the stages, one for the weights, and one per failure.
     """
     yield from _verify_records("published records", get_published_records())
     yield from _verify_records("your records", get_local_records())
     yield from _verify_stages()
+    yield from _verify_weights()
 
 
 def _verify_records(label: str, folder: Path) -> Iterator[Finding]:
@@ -116,4 +119,18 @@ def _verify_stages() -> Iterator[Finding]:
             damaged[f"{folder.parent.name}/{folder.name}"] = str(error)
     intact = f"{len(folders) - len(damaged)} of {len(folders)} hold"
     yield Finding("stages", not damaged, intact)
+    yield from (Finding(name, False, error) for name, error in damaged.items())
+
+
+def _verify_weights() -> Iterator[Finding]:
+    paths = sorted(run_folder("id").parent.glob("*/*.safetensors"))
+    num_unverified = 0
+    damaged: dict[str, str] = {}
+    for path in paths:
+        try:
+            num_unverified += not check_digest(path)
+        except (OSError, ValueError) as error:
+            damaged[f"{path.parent.name}/{path.name}"] = str(error)
+    intact = f"{len(paths) - len(damaged)} of {len(paths)} hold"
+    yield Finding("weights", not damaged, f"{intact}; {num_unverified} were written before digests were stored")
     yield from (Finding(name, False, error) for name, error in damaged.items())

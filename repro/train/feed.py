@@ -28,8 +28,9 @@ from torch import Tensor
 from repro.batches.negatives import list_document_rows
 from repro.batches.sampler import DroppedPairs
 from repro.data.tokens import JoinedTokens, Tokens
+from repro.model.modeling_cde import draw_batch_context
 from repro.model.texts import make_texts
-from repro.seeds import derive, make_rng
+from repro.seeds import derive
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import count_processes, rank, select_own_contexts
 from repro.train.sharing import batches_are_sharded, list_own_places
@@ -144,7 +145,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
         # Contexts come from the whole batch, also if this process computes only a share of it.
         # Hard negatives are candidates too: they are documents of the batch.
         rows_M = list_document_rows(batch.pairs_B, data.negative_rows_NH)
-        positions_C = draw_contexts(len(rows_M), num_contexts, seed=seed, number=batch.number)
+        positions_C = draw_batch_context(len(rows_M), num_contexts, seed, batch.number)
         if is_shared:
             positions_C = select_own_contexts(positions_C)
         contexts = make_texts(*data.documents.pad(rows_M[positions_C]))
@@ -188,16 +189,6 @@ def iter_step_feeds(
             if step + 1 in steps:
                 pending.append(pool.submit(prepare, step + 1))
             yield step_feed
-
-
-def draw_contexts(num_documents: int, num_contexts: int, *, seed: int, number: int) -> np.ndarray:
-    """Return positions in a batch's documents, int64 (C,). They are distinct if there are at least C documents."""
-    generator = make_rng(seed, "contexts", number)
-    if num_documents >= num_contexts:
-        return generator.choice(num_documents, num_contexts, replace=False)
-    # Every document is used once before any is repeated.
-    repeats = generator.choice(num_documents, num_contexts - num_documents, replace=True)
-    return np.concatenate([np.arange(num_documents), repeats])
 
 
 def get_sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:

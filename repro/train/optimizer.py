@@ -9,34 +9,29 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from repro.train.setup import TrainSettings
+
 FIRST_STAGE = "first_stage_model."
 
 
-def build_optimizer(
-    model: nn.Module,
-    *,
-    learning_rate: float,
-    weight_decay: float,
-    first_stage_rate: float = 1.0,
-    fused: bool = True,
-) -> torch.optim.AdamW:
-    """Return AdamW over all weights of the model, in one kernel if `fused`.
-
-    The first stage of a contextual model has a learning rate of `first_stage_rate` times that of the rest.
-    """
+def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """Return AdamW over all weights. The first stage of a contextual model has its own factor of the learning rate."""
     groups = []
-    # Biases, norms and the null vector have one axis, matrices and word vectors have two.
-    for is_first, rate in ((False, 1.0), (True, first_stage_rate)):
+    for is_first, rate in ((False, 1.0), (True, settings.first_stage_rate)):
         weights = [
             weight
             for name, weight in model.named_parameters()
             if name.startswith(FIRST_STAGE) == is_first and weight.requires_grad
         ]
+        # Biases, norms and the null vector have one axis, matrices and word vectors have two.
         groups += [
-            {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": weight_decay, "rate": rate},
-            {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0, "rate": rate},
+            {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": settings.weight_decay},
+            {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
         ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=fused)
+        for group in groups[-2:]:
+            group["rate"] = rate
+    filled = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=settings.switches.fused)
 
 
 def compute_learning_rate(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:
@@ -44,9 +39,3 @@ def compute_learning_rate(step: int, *, peak: float, num_warmup_steps: int, num_
     if step <= num_warmup_steps:
         return peak * step / num_warmup_steps
     return peak * (num_steps - step + 1) / (num_steps - num_warmup_steps)
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Set the learning rate of the next step."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate * group["rate"]

@@ -17,11 +17,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
-from repro.data.tokens import Tokens
-from repro.model.contextual import ContextualModel, Model, fill_context
-from repro.model.encoding import write_tensors
+from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
+from repro.data.pairs import Side, read_pairs
+from repro.data.tokens import Tokens, load_tokenizer, tokenize
+from repro.data.wording import normalize_loosely
+from repro.model.contextual import ContextualModel, Model
+from repro.model.encoding import read_tensors, write_tensors
+from repro.model.modeling_cde import fill_context
+from repro.pipeline.inputs import Inputs
+from repro.pipeline.needs import get_tokenizer_name
+from repro.pipeline.prompting import PromptedTexts
 from repro.train.checkpoint import TrainState
 from repro.train.feed import SetApart
 from repro.train.loss import batch_loss
@@ -31,6 +37,36 @@ SET_APART_LOSS = "set_apart_loss"
 """Name of the loss in the log."""
 NUM_MEASUREMENTS = 12
 PATIENCE = 4
+
+
+def load_set_apart(inputs: Inputs) -> SetApart:
+    """Load the pairs of an imported corpus that are set apart. A repeated query or document is left out.
+
+    Raises ValueError if the corpus has none.
+    """
+    run = inputs.run
+    path = inputs.graph.corpus.path / SET_APART_FILE
+    if not path.is_file():
+        raise ValueError(explain_none_set_apart(run.corpus))
+    pairs = read_pairs(path)
+    all_rows = np.arange(len(pairs))
+    queries = pairs.texts("query", all_rows)
+    documents = pairs.texts("document", all_rows)
+    used_forms: set[str] = set()
+    rows: list[int] = []
+    # All other documents of the batch count as negatives. A repeated text would make a right answer a wrong one.
+    for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
+        forms = {normalize_loosely(query), normalize_loosely(document)}
+        if not forms & used_forms:
+            rows.append(row)
+            used_forms |= forms
+    tokenizer = load_tokenizer(get_tokenizer_name(run))
+
+    def tokenize_side(side: Side) -> Tokens:
+        prompted = PromptedTexts(pairs, side, run.prompts, run.corpus)
+        return tokenize(prompted.texts(np.array(rows)), tokenizer, run.max_tokens)
+
+    return SetApart(tokenize_side("query"), tokenize_side("document"))
 
 
 def is_measured_after(step: int, num_steps: int) -> bool:
@@ -83,7 +119,7 @@ def load_best_weights(folder: Path, state: TrainState, model: Model) -> None:
         path = _get_path(folder, state.best_step)
         if not path.is_file():
             raise ValueError(f"{path} is missing: restore it, or remove {folder} to train again")
-        model.load_state_dict(load_file(path))
+        model.load_state_dict(read_tensors(path))
     broadcast_weights(model.parameters())
 
 

@@ -1,74 +1,106 @@
-"""Train the model of a run from its inputs and summarise the training run for its record."""
+"""The whole training run: from a run's inputs to its trained model and the summary for its record (§4.2, §5).
+
+1. `train_run` acquires the lease of the training run, so that one process trains and the others wait.
+2. `prepare_training` builds the model, after a first phase if the run has one, and the functions that build batches.
+3. `train` takes the steps, writes the log and the checkpoints, and resumes with identical results.
+4. `summarise` reduces the log to the numbers of the record.
+
+A step:
+
+1. `repro.train.feed` provides the texts of its batches.
+2. The gradient cache adds the gradient of each batch's loss.
+3. Gradients are averaged over processes and batches, and clipped.
+4. If loss and gradient norm are finite, AdamW updates the weights. Otherwise training stops.
+5. One line is logged, with means over the batches and all batch hashes.
+
+All randomness of a batch is a function of (seed, batch number). Weights, optimiser state and the number of steps are
+therefore the whole state. On a CPU all stages use float32. On a GPU they use bfloat16 autocast, while weights, loss and
+gradients remain float32.
+
+Random drops inside a stage are drawn per batch and piece. If processes share batches, each has its own random stream.
+Another number of processes or other chunk sizes may therefore give other draws. Without random drops, they change only
+rounding.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from repro.batches.mixing import MixedSampler
-from repro.batches.sampler import BatchSampler
-from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
-from repro.data.pairs import Side, read_pairs
-from repro.data.tokens import Tokens, load_tokenizer, tokenize
-from repro.data.wording import normalize_loosely
-from repro.model.config import ModelConfig
-from repro.model.contextual import Model
-from repro.model.start import build_model, fit_to_start
+from repro.model.backbone import Backbone
+from repro.model.contextual import ContextualModel, Model
+from repro.model.texts import Texts
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
-from repro.pipeline.prompting import PromptedTexts
 from repro.pipeline.token_coverage import count_tokens
-from repro.spec import FIELDS, Run, get_first_phase, get_training_run, get_training_values, nested_widths
+from repro.spec import Run, get_training_run
 from repro.spec.identity import get_training_id
-from repro.stopping import Interrupted
+from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
 from repro.storage.lease import acquire
-from repro.storage.paths import get_home, is_imported, run_folder
-from repro.storage.platform_info import NO_GPUS, measure_free_bytes
-from repro.text import count_noun
-from repro.train.batch_view import BatchViewer
+from repro.storage.paths import run_folder
+from repro.storage.platform_info import measure_free_bytes
 from repro.train.checkpoint import (
+    MetricsLog,
+    TrainState,
+    describe_session,
     has_final_weights,
-    list_switches,
+    is_finished,
     read_checkpoint,
     read_checkpoint_step,
     read_metrics,
     read_state,
+    write_checkpoint,
 )
-from repro.train.chunks import ChunkSizes, choose_chunks, read_chunks_variable
-from repro.train.feed import Filtered, Sampler, SetApart, TrainData
-from repro.train.loop import TrainSettings, make_optimizer, measure_gpu_bytes, train
-from repro.train.parallel import any_process, count_processes, join_processes, rank
-from repro.train.set_apart import SET_APART_LOSS
-from repro.train.sharing import explain_indivisible
-from repro.train.switches import read_switches
-
-Progress = Callable[[str], None]
-TAIL_SHARE = 0.1  # share of the last steps over which "train loss" is averaged
-REPORT_EVERY = 10.0  # seconds
-MIN_PROGRESS_LINES = 4
-"""Minimum number of progress lines per training run."""
-SMALL_HEAD_SIZE = 32
-"""Head size of MiniLM."""
-LARGE_HEAD_SIZE = 64
-"""Head size of NomicBERT, for hidden sizes of at least 512."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Summary of a training run for its record."""
-
-    metrics: dict[str, float]
-    arrays: dict[str, np.ndarray]
-    provenance: dict[str, Any]
+from repro.train.chunks import choose_chunks
+from repro.train.feed import Feed, Sampler, StepFeed, TrainData, compute_batch_hash, get_sampler_state, iter_step_feeds
+from repro.train.gradcache import Stages, add_gradients
+from repro.train.loss import LossParts, batch_loss
+from repro.train.optimizer import compute_learning_rate, make_optimizer
+from repro.train.parallel import (
+    any_process,
+    average_over_processes,
+    broadcast_weights,
+    check_same_value,
+    count_processes,
+    gather_contexts,
+    gather_documents,
+    gather_with_gradient,
+    join_processes,
+    rank,
+    reduce_gradients,
+)
+from repro.train.set_apart import (
+    SET_APART_LOSS,
+    compute_set_apart_loss,
+    is_measured_after,
+    load_best_weights,
+    load_set_apart,
+    note_loss,
+    remove_worse_weights,
+)
+from repro.train.setup import (
+    TrainSettings,
+    build_filter,
+    build_sampler,
+    build_untrained,
+    device,
+    make_train_settings,
+    measure_gpu_bytes,
+    measure_memory_bytes,
+)
+from repro.train.sharing import batches_are_sharded
+from repro.train.summary import Progress, Summary, describe_training, make_step_reporter, summarise
+from repro.train.switches import Switches
 
 
 def train_run(
@@ -98,25 +130,6 @@ def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
         time.sleep(1.0)
 
 
-def trained_model(run: Run, progress: Progress = print) -> Model:
-    """Return the trained model of a run in eval mode. Train it if necessary.
-
-    A finished training run needs no inputs. Its model opens even if its corpus was removed or imported again.
-    """
-    if run.num_steps == 0:
-        return build_untrained(run).to(device()).eval()
-    folder = run_folder(get_training_id(run))
-    # The length of a run in epochs follows from its pairs.
-    if run.num_steps is not None and has_final_weights(read_state(folder), run.num_steps):
-        model = build_untrained(run).to(device())
-        settings = make_train_settings(run, 0)
-        read_checkpoint(folder, settings.run_id, model, make_optimizer(model, settings), settings.values)
-        return model.eval()
-    inputs = Inputs(run)
-    inputs.build(progress)
-    return train_run(inputs, progress=progress)[0]
-
-
 def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> tuple[Model, Summary]:
     run = inputs.run
     model, data, settings, sampler = prepare_training(inputs, folder, should_stop, progress)
@@ -132,86 +145,18 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
             )
     report = make_step_reporter(settings.num_steps, num_done, progress)
     state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
-    # The optional entries below exist only if they apply.
-    provenance: dict[str, Any] = {
-        "num_steps": state.step,
-        "num_batches_an_epoch": len(sampler),
-        "id": settings.run_id,
-        "num_pairs": len(inputs.pairs),
-        "num_pairs_in_tails": sampler.dropped_pairs.num_in_tails,
-        "num_pairs_in_small_domains": sampler.dropped_pairs.num_in_small_domains,
-        "num_parameters": sum(weight.numel() for weight in model.parameters()),
-        "seconds": round(state.seconds, 1),
-        "sittings": list(state.sittings),
-        "cpu_seconds": round(state.cpu_seconds, 1),
-    }
-    if run.sampler == "cluster" and (sampled := inputs.sampled_domains):
-        provenance["clusters_fitted_on_samples"] = sampled
-    if switches := list_switches(state.sittings):
-        provenance["switches"] = switches
-    if settings.chunks != ChunkSizes():
-        provenance["chunks"] = settings.chunks.words
-    if data.set_apart is not None:
-        num_set_apart = len(data.set_apart.queries)
-        provenance["kept_weights"] = {
-            "step": state.best_step,
-            "loss": state.best_loss,
-            "num_pairs": num_set_apart,
-            "ended_early": state.has_ended,
-        }
-        if state.best_loss is not None and state.step > num_done:
-            early_end = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
-            progress(
-                f"  {early_end}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) "
-                f"on the {count_noun(num_set_apart, 'pair')} set apart"
-            )
-    if inputs.first_phase is not None:
-        first_phase_id = get_training_id(inputs.first_phase.run)
-        provenance["first_phase"] = first_phase_id
-        first_phase_state = read_state(run_folder(first_phase_id))
-        provenance["first_phase_sittings"] = list(first_phase_state.sittings) if first_phase_state else []
+    if state.best_loss is not None and state.step > num_done:
+        early_end = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
+        progress(
+            f"  {early_end}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) on the "
+            "pairs set apart"
+        )
+    num_set_apart = None if data.set_apart is None else len(data.set_apart.queries)
+    provenance = describe_training(inputs, sampler, settings, state, model, num_set_apart)
     # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
     if rank() > 0:
         return model.eval(), Summary({}, {}, provenance)
     return model.eval(), summarise(read_metrics(folder, state.step), provenance)
-
-
-def make_step_reporter(
-    num_steps: int, num_done: int, progress: Progress, *, clock: Callable[[], float] = time.monotonic
-) -> Callable[[dict[str, Any]], None]:
-    """Return a callback that reports progress every ten seconds, with an estimate of the remaining time.
-
-    Short runs report at least `MIN_PROGRESS_LINES` steps. The estimate uses the time per step of this session,
-    including the time between steps. `num_done` is the number of steps in the checkpoint, and a resumed run reports it
-    first.
-    """
-    started_at = reported_at = last_step_at = clock()
-    interval = max(1, (num_steps - num_done) // MIN_PROGRESS_LINES)
-    is_resumed = 0 < num_done < num_steps
-
-    def report(line: dict[str, Any]) -> None:
-        nonlocal reported_at, last_step_at, is_resumed
-        if is_resumed:
-            progress(f"  resuming after step {num_done} of {num_steps}")
-            is_resumed = False
-        step = line["step"]
-        now = clock()
-        # A report is due if it would be late after another step of the same length.
-        is_due = (now - reported_at) + (now - last_step_at) > REPORT_EVERY
-        last_step_at = now
-        set_apart = f", {line[SET_APART_LOSS]:.3f} on the pairs set apart" if SET_APART_LOSS in line else ""
-        is_regular = (step - num_done) % interval == 0 or step == num_steps
-        if not (is_due or set_apart or is_regular):
-            return
-        reported_at = now
-        text = f"  step {step}/{num_steps}: loss {line['loss']:.3f}{set_apart}, accuracy {line['accuracy']:.3f}, "
-        text += f"{line['pairs_per_second']:.0f} pairs/s"
-        if step < num_steps:
-            minutes = (now - started_at) / (step - num_done) * (num_steps - step) / 60
-            text += f", about {minutes:.0f} min left" if minutes >= 1 else ", less than a minute left"
-        progress(text)
-
-    return report
 
 
 def prepare_training(
@@ -251,34 +196,305 @@ def prepare_training(
     return model, data, replace(settings, chunks=chunks), sampler
 
 
-def load_set_apart(inputs: Inputs) -> SetApart:
-    """Load the pairs of an imported corpus that are set apart. A repeated query or document is left out.
+def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> Model:
+    """Build the model before training in `folder`: new weights, or those after the first phase.
 
-    Raises ValueError if the corpus has none.
+    If the folder has a checkpoint, its weights replace all of these, so the first phase is not needed.
     """
-    run = inputs.run
-    path = inputs.graph.corpus.path / SET_APART_FILE
-    if not path.is_file():
-        raise ValueError(explain_none_set_apart(run.corpus))
-    pairs = read_pairs(path)
-    all_rows = np.arange(len(pairs))
-    queries = pairs.texts("query", all_rows)
-    documents = pairs.texts("document", all_rows)
-    used_forms: set[str] = set()
-    rows: list[int] = []
-    # All other documents of the batch count as negatives. A repeated text would make a right answer a wrong one.
-    for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
-        forms = {normalize_loosely(query), normalize_loosely(document)}
-        if not forms & used_forms:
-            rows.append(row)
-            used_forms |= forms
-    tokenizer = load_tokenizer(get_tokenizer_name(run))
+    model = build_untrained(inputs.run)
+    if inputs.first_phase is None:
+        return model
+    # All processes take the same decision, because training the first phase needs all of them.
+    if not any_process(read_checkpoint_step(folder) > 0, device()):
+        pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
+        model.load_state_dict(pretrained.state_dict())
+    return model
 
-    def tokenize_side(side: Side) -> Tokens:
-        prompted = PromptedTexts(pairs, side, run.prompts, run.corpus)
-        return tokenize(prompted.texts(np.array(rows)), tokenizer, run.max_tokens)
 
-    return SetApart(tokenize_side("query"), tokenize_side("document"))
+def train(
+    model: Model,
+    data: TrainData,
+    settings: TrainSettings,
+    *,
+    folder: Path,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_step: Callable[[dict[str, Any]], None] = lambda line: None,
+) -> TrainState:
+    """Train the model in place and return the final state. If `folder` has a checkpoint, training resumes from it.
+
+    `on_step` receives each line of the log.
+
+    Raises:
+        Interrupted: `should_stop` returned True in some process. The checkpoint is written.
+        ValueError: The log or checkpoint belongs to another run, or the loss is not finite.
+        OSError: The disk is full. The last checkpoint remains valid.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # Every process has built the model from the same seed. Broadcasting rules out differences between machines.
+    broadcast_weights(model.parameters())
+    prepare(model, settings.switches)
+    optimizer = make_optimizer(model, settings)
+    state = _resume(folder, settings, data, model, optimizer)
+    # A finished run gets no further session, because loading it computes no step.
+    if not is_finished(state, settings.num_steps):
+        session = describe_session(state.step, settings.switches, count_processes())
+        state = replace(state, chunks=settings.chunks.words, sittings=[*state.sittings, session])
+    saved_at = time.monotonic()
+    model.train()
+    # Otherwise the log would include the peak of earlier work in this process.
+    if model.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(model.device)
+    reads_documents = isinstance(model, ContextualModel) and not model.config.is_blind
+    num_contexts = model.config.num_contexts if reads_documents else 0
+    steps = range(state.step, settings.num_steps)
+    feeds = iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=num_contexts, seed=settings.seed)
+    # Rank 0 has the log.
+    open_log = MetricsLog(folder, state.step, state.log_sha256) if rank() == 0 else nullcontext()
+    # Training seeds the global generators, so restore them for the caller afterwards.
+    devices = range(torch.cuda.device_count())
+    with torch.random.fork_rng(devices=devices), open_log as log, closing(feeds), delay_stops():
+        while not is_finished(state, settings.num_steps):
+            state, line = _run_step(model, optimizer, feeds, settings, state)
+            set_apart = data.set_apart if is_measured_after(state.step, settings.num_steps) else None
+            if set_apart is not None:
+                loss = compute_set_apart_loss(
+                    model,
+                    set_apart,
+                    seed=settings.seed,
+                    temperature=settings.temperature,
+                    loss=settings.loss,
+                    widths=settings.nested_sizes,
+                )
+                state = note_loss(folder, state, model, loss)
+                line[SET_APART_LOSS] = loss
+            # The state holds the digest of the log, so the line comes before the checkpoint that covers it.
+            if log is not None:
+                log.append(line)
+                state = replace(state, log_sha256=log.digest)
+            on_step(line)
+            # All processes take the same decision. Otherwise those that continue would wait forever in a collective
+            # call.
+            stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not is_finished(
+                state, settings.num_steps
+            )
+            is_due = (
+                time.monotonic() - saved_at >= settings.checkpoint_every_seconds or state.step == settings.num_steps
+            )
+            if stop or set_apart is not None or is_due:
+                _save_checkpoint(folder, state, model, optimizer, log)
+                saved_at = time.monotonic()
+            if stop:
+                raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
+        # `holds_best` is part of the checkpoint, so a later call does not load the weights again.
+        if state.best_step and not state.holds_best:
+            load_best_weights(folder, state, model)
+            state = replace(state, holds_best=True)
+            _save_checkpoint(folder, state, model, optimizer, log)
+    return state
+
+
+def prepare(model: Model, switches: Switches) -> None:
+    """Apply the performance options to the backbones."""
+    for backbone in model.modules():
+        if isinstance(backbone, Backbone):
+            backbone.set_checkpointing(switches.checkpoint)
+            backbone.compile_forward("inductor" if switches.compile else None)
+
+
+def _resume(
+    folder: Path, settings: TrainSettings, data: TrainData, model: Model, optimizer: torch.optim.Optimizer
+) -> TrainState:
+    """Load the checkpoint of a folder, or return the initial state if there is none.
+
+    Raises ValueError if its sampler state does not match. Warns if another number of processes changes random draws.
+    """
+    state = read_checkpoint(folder, settings.run_id, model, optimizer, settings.values)
+    check_same_value("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
+    if state is None:
+        return TrainState(settings.run_id, num_processes=count_processes(), values=settings.values)
+    # The seed alone is not enough: other data or another batch size would give other batches for the same step.
+    sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
+    if tuple(state.sampler) != tuple(sampler):
+        raise ValueError(
+            f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
+            "the data, the batch size or the seed differs. Remove the folder to start again"
+        )
+    # Each process has its own random stream only if batches are shared, now or when the checkpoint was written.
+    is_shared = settings.shares_batches or batches_are_sharded(settings.batches_a_step, state.num_processes)
+    if state.num_processes != count_processes() and is_shared and has_random_drops(model) and rank() == 0:
+        warnings.warn(
+            f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {count_processes()}: each "
+            "process draws its own context drops, so the resumed training uses other draws than an uninterrupted one",
+            stacklevel=2,
+        )
+    # An older checkpoint has no values, or lacks fields that were added since.
+    return replace(state, num_processes=count_processes(), values=settings.values)
+
+
+def has_random_drops(model: Model) -> bool:
+    """Return whether training draws random drops, which depend on the number of processes and the chunk sizes."""
+    config = model.config
+    return (
+        config.architecture == "contextual"
+        and not config.is_blind
+        and (config.sequence_dropout > 0 or config.pooling == "frequency")
+    )
+
+
+def _run_step(
+    model: Model,
+    optimizer: torch.optim.Optimizer,
+    feeds: Iterator[StepFeed],
+    settings: TrainSettings,
+    state: TrainState,
+) -> tuple[TrainState, dict[str, Any]]:
+    """Run one step. Return the new state and the log line."""
+    started_at = time.monotonic()
+    cpu_started_at = time.process_time()
+    step = state.step + 1
+    step_feed = next(feeds)
+    values = take_step(model, optimizer, step_feed.feeds, settings, step=step)
+    # The values are on the CPU, so the device has finished the step.
+    seconds = time.monotonic() - started_at
+    line = {
+        "step": step,
+        **values,
+        "batch": "+".join(compute_batch_hash(batch.pairs_B) for batch in step_feed.batches),
+        "pairs_per_second": round(sum(len(batch.pairs_B) for batch in step_feed.batches) / seconds, 1),
+        "memory_bytes": measure_memory_bytes(model.device),
+    }
+    # On a busy machine a step takes longer, but not more processor time.
+    cpu_seconds = state.cpu_seconds + time.process_time() - cpu_started_at
+    seconds += state.seconds
+    return replace(state, step=step, seconds=seconds, cpu_seconds=cpu_seconds, sampler=step_feed.sampler), line
+
+
+def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
+    """Return the stages and the loss of a batch for the gradient cache, in the precision of the model's device."""
+    uses_bfloat16 = model.device.type == "cuda" and settings.switches.autocast
+
+    def autocast() -> torch.autocast:
+        return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=uses_bfloat16)
+
+    def first(texts: Texts) -> Tensor:
+        assert isinstance(model, ContextualModel), "only a contextual model is given context documents"
+        with autocast():
+            return _upcast(model.first_stage(texts))
+
+    def second(texts: Texts, contexts_CD: Tensor | None) -> Tensor:
+        with autocast():
+            if isinstance(model, ContextualModel):
+                assert (contexts_CD is None) == model.config.is_blind, "only a blind model is given no documents"
+                return _upcast(model.second_stage(texts, contexts_CD))
+            return _upcast(model.embed_texts(texts))
+
+    def loss(queries_QD: Tensor, documents_MD: Tensor) -> LossParts:
+        # The mask covers the whole batch, so the loss needs the vectors of all processes.
+        if settings.shares_batches:
+            queries_QD = gather_with_gradient(queries_QD)
+            documents_MD = gather_documents(documents_MD, feed.num_own_pairs)
+        return batch_loss(
+            queries_QD,
+            documents_MD,
+            loss=settings.loss,
+            widths=settings.nested_sizes,
+            temperature=settings.temperature,
+            masked=feed.masked,
+        )
+
+    stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
+    if settings.shares_batches:
+        return replace(stages, gather=gather_contexts)
+    return stages
+
+
+def _upcast(vectors_ND: Tensor) -> Tensor:
+    """Return vectors in at least float32."""
+    return vectors_ND.to(torch.promote_types(vectors_ND.dtype, torch.float32))
+
+
+def take_step(
+    model: Model, optimizer: torch.optim.Optimizer, feeds: Iterable[Feed], settings: TrainSettings, *, step: int
+) -> dict[str, Any]:
+    """Compute the gradients of a step, update the weights and return the values for the log.
+
+    Raises ValueError in every process, before the update, if the loss or the gradient norm is not finite.
+    """
+    # Each batch adds its gradient. Weights change only after the last one.
+    values = torch.stack([_add_batch(model, feed, settings) for feed in feeds])
+    reduce_gradients(model.parameters(), settings.batches_a_step)
+    # Clip after averaging, so that the result does not depend on the number of processes.
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
+    rate = compute_learning_rate(
+        step, peak=settings.learning_rate, num_warmup_steps=settings.num_warmup_steps, num_steps=settings.num_steps
+    )
+    means = average_over_processes(values.mean(0))
+    # One transfer, so the CPU waits for the device only once per step.
+    loss, accuracy, masked_fraction, difficulty, norm_value = torch.cat([means, norm.double()[None]]).tolist()
+    # A non-finite loss gives a non-finite norm in every process, so all processes raise.
+    if not (math.isfinite(loss) and math.isfinite(norm_value)):
+        raise ValueError(
+            f"step {step} of {settings.num_steps}: loss {loss}, norm of the gradient {norm_value} at learning rate "
+            f"{rate:.3g}: not finite. The step was skipped and the last checkpoint is unchanged. A restart would fail "
+            "again: lower learning_rate, increase num_warmup_steps or, on a GPU, set REPRO_SWITCHES=no-autocast"
+        )
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["rate"]
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return {
+        "loss": loss,
+        "accuracy": accuracy,
+        "masked_fraction": masked_fraction,
+        "learning_rate": rate,
+        "difficulty": None if math.isnan(difficulty) else difficulty,
+    }
+
+
+def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
+    """Add the gradient of a batch's loss. Return loss, accuracy, masked fraction and difficulty (NaN if there is none)."""
+    # Random drops depend only on the run's seed and the batch number, so a resumed run repeats them.
+    torch.manual_seed(feed.draw_seed)
+    feed = feed.to(model.device)
+    parts = add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
+    # float64, so that averaging over batches and processes adds no rounding of float32.
+    values = [value.double() for value in (parts.loss, parts.accuracy, parts.masked_fraction)]
+    difficulty = math.nan if feed.difficulty is None else feed.difficulty
+    return torch.stack([*values, torch.full_like(values[0], difficulty)])
+
+
+def _save_checkpoint(
+    folder: Path, state: TrainState, model: Model, optimizer: torch.optim.Optimizer, log: MetricsLog | None
+) -> None:
+    """Write a checkpoint and remove weights that it no longer needs.
+
+    The log is synced first, because the checkpoint refers to its lines.
+    """
+    if log is not None:
+        log.sync()
+    if rank() == 0:
+        write_checkpoint(folder, state, model, optimizer)
+    # Only now: until the new checkpoint is on disk, the old one refers to the earlier weights.
+    remove_worse_weights(folder, state)
+
+
+def trained_model(run: Run, progress: Progress = print) -> Model:
+    """Return the trained model of a run in eval mode. Train it if necessary.
+
+    A finished training run needs no inputs. Its model opens even if its corpus was removed or imported again.
+    """
+    if run.num_steps == 0:
+        return build_untrained(run).to(device()).eval()
+    folder = run_folder(get_training_id(run))
+    # The length of a run in epochs follows from its pairs.
+    if run.num_steps is not None and has_final_weights(read_state(folder), run.num_steps):
+        model = build_untrained(run).to(device())
+        settings = make_train_settings(run, 0)
+        read_checkpoint(folder, settings.run_id, model, make_optimizer(model, settings), settings.values)
+        return model.eval()
+    inputs = Inputs(run)
+    inputs.build(progress)
+    return train_run(inputs, progress=progress)[0]
 
 
 def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
@@ -309,185 +525,3 @@ def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path)
             if current_step != step:
                 raise
         yield step, model.eval()
-
-
-def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> Model:
-    """Build the model before training in `folder`: new weights, or those after the first phase.
-
-    If the folder has a checkpoint, its weights replace all of these, so the first phase is not needed.
-    """
-    model = build_untrained(inputs.run)
-    if inputs.first_phase is None:
-        return model
-    # All processes take the same decision, because training the first phase needs all of them.
-    if not any_process(read_checkpoint_step(folder) > 0, device()):
-        if inputs.first_phase.run.num_steps is None:
-            _check_first_warmup(inputs.first_phase)
-        pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
-        model.load_state_dict(pretrained.state_dict())
-    return model
-
-
-def _check_first_warmup(inputs: Inputs) -> None:
-    """Raise ValueError if a first phase given in epochs is shorter than its warm-up, which no field of a run sets."""
-    num_batches = len(build_sampler(inputs))
-    try:
-        make_train_settings(inputs.run, num_batches)
-    except ValueError as error:
-        raise ValueError(
-            f"first phase on {inputs.run.corpus}: {error}. Its warm-up is that of the scale: give num_pretraining_steps, "
-            "which shortens it, or more num_pretraining_epochs"
-        ) from error
-
-
-def build_untrained(run: Run) -> Model:
-    """Build the model of a run with its start weights, without a first phase."""
-    model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
-    # for evaluation, because training has its own settings
-    model.is_narrow = read_switches().autocast
-    return model
-
-
-def device() -> torch.device:
-    """Return the GPU of this process, or the CPU if there is none.
-
-    Raises ValueError if the process was given a GPU that torch cannot use.
-    """
-    if not torch.cuda.is_available():
-        given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        if given not in NO_GPUS and (torch.backends.cuda.is_built() or "SLURM_JOB_ID" in os.environ):
-            raise ValueError(
-                f"CUDA_VISIBLE_DEVICES={given!r} gives this process a GPU, and torch {torch.__version__} cannot use it: "
-                "install a build of torch for the driver of this machine, or set CUDA_VISIBLE_DEVICES= to use the CPU"
-            )
-        return torch.device("cpu")
-    gpu = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    # Calls without an explicit device, such as the random state of the gradient cache, then use this GPU.
-    torch.cuda.set_device(gpu)
-    return gpu
-
-
-def make_model_config(run: Run) -> ModelConfig:
-    """Return the model config of a run, with the sizes of its pretrained weights."""
-    return fit_to_start(replace(make_base_config(run), tokenizer=get_tokenizer_name(run)), run.start)
-
-
-def make_base_config(run: Run) -> ModelConfig:
-    """Return the model config from the run's own fields. This reads no file.
-
-    Raises ValueError if the heads of the attention do not divide the width evenly.
-    """
-    head_size = LARGE_HEAD_SIZE if run.hidden_size >= 512 else SMALL_HEAD_SIZE
-    num_heads = max(1, run.hidden_size // head_size)
-    # a head has an even width, because the rotary embedding turns pairs of dimensions
-    if run.start in ("random", "words") and run.hidden_size % (2 * num_heads):
-        raise ValueError(f"hidden_size={run.hidden_size}: use a multiple of {head_size}, the width of a head")
-    return ModelConfig(
-        num_heads=num_heads,
-        intermediate_size=4 * run.hidden_size,
-        **_copy_fields(run, ModelConfig),
-    )
-
-
-def _copy_fields(run: Run, target: type) -> dict[str, Any]:
-    """Return the values of the fields that a run and another dataclass have in common."""
-    return {field.name: getattr(run, field.name) for field in fields(target) if field.name in FIELDS}
-
-
-def check_model(run: Run) -> None:
-    """Validate the model and settings of a run before any computation.
-
-    Raises ValueError if start weights, sizes and vocabulary do not match, if a setting is invalid, or if REPRO_SWITCHES
-    or REPRO_CHUNKS is invalid.
-    """
-    # Both raise an error if their environment variable is invalid.
-    read_switches()
-    read_chunks_variable()
-    if run.kept_weights == "best" and not is_imported(run.corpus):
-        raise ValueError(explain_none_set_apart(run.corpus))
-    for phase in (run, get_first_phase(run)):
-        # Runs in epochs can be checked only if the number of batches is known.
-        if phase is not None and phase.num_steps:
-            make_train_settings(phase, 0)
-    config = make_model_config(run)
-    num_words = load_tokenizer(config.tokenizer).get_vocab_size()
-    if num_words > config.vocab_size:
-        raise ValueError(
-            f"start={run.start!r} has {config.vocab_size} word vectors, its tokenizer {config.tokenizer!r} {num_words} "
-            "words: the model would read ids that it does not have; start from a checkpoint with its own tokenizer"
-        )
-
-
-def build_sampler(inputs: Inputs) -> Sampler:
-    """Build the sampler of a run."""
-    run, pairs = inputs.run, inputs.pairs
-    if run.mixing_alpha is not None:
-        return MixedSampler(
-            domain_codes(run, pairs),
-            alpha=run.mixing_alpha,
-            batch_size=run.batch_size,
-            seed=run.seed,
-            names=list_domain_names(run, pairs),
-            folder=get_home(),
-        )
-    return BatchSampler(
-        run.sampler,
-        domain_codes(run, pairs),
-        batch_size=run.batch_size,
-        seed=run.seed,
-        clusters=inputs.clusters if run.sampler == "cluster" else None,
-        packing=run.packing,
-        folder=get_home(),
-    )
-
-
-def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
-    """Return the training settings. Epochs are converted to steps, and an incomplete last step is dropped.
-
-    Loss and gradient do not depend on the number of processes, except for rounding and random drops.
-
-    Raises ValueError if neither a batch nor the batches of a step can be divided equally among the processes.
-    """
-    if reason := explain_indivisible(run, count_processes()):
-        raise ValueError(reason)
-    num_steps = run.num_steps
-    if num_steps is None:
-        num_steps = (run.num_epochs or 0) * num_batches // run.batches_a_step
-    if not num_steps:
-        raise ValueError(
-            f"num_epochs={run.num_epochs} of {count_noun(num_batches, 'batch', 'batches')} are less than one step of "
-            f"batches_a_step={run.batches_a_step}: use more epochs or pairs, or smaller steps"
-        )
-    values = _copy_fields(run, TrainSettings) | {"num_steps": num_steps, "nested_sizes": nested_widths(run)}
-    return TrainSettings(
-        run_id=get_training_id(run), switches=read_switches(), values=get_training_values(run), **values
-    )
-
-
-def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
-    """Return a function that gives the mask of a batch (eq. 4) and its difficulty."""
-    viewer = BatchViewer(inputs)
-
-    def filter_batch(pairs_B: np.ndarray) -> Filtered:
-        view = viewer(pairs_B)
-        return Filtered(view.masked, view.difficulty)
-
-    return filter_batch
-
-
-def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summary:
-    """Summarise the log of a training run.
-
-    Loss, accuracy and masked fraction are means over the last tenth of the steps. Difficulty is a mean over all steps
-    and speed a median. The arrays contain the averaged values.
-    """
-    # A single step is noisy, so the final loss is a mean over the end of the log.
-    tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]
-    arrays = {f"train/{name}": np.array([line[name] for line in tail]) for name in ("loss", "accuracy")}
-    metrics = {name: float(values.mean()) for name, values in arrays.items()}
-    metrics["train/masked_fraction"] = float(np.mean([line["masked_fraction"] for line in tail]))
-    metrics["train/pairs_per_second"] = float(np.median([line["pairs_per_second"] for line in lines]))
-    difficulties = [line["difficulty"] for line in lines if line["difficulty"] is not None]
-    if difficulties:
-        metrics["train/difficulty"] = float(np.mean(difficulties))
-    return Summary(metrics, arrays, {**provenance, "memory_bytes": max(line["memory_bytes"] for line in lines)})

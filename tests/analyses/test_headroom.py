@@ -63,7 +63,7 @@ def test_repooling_weights_token_states() -> None:
     for document_H, text in zip(vectors["drawn"][1], DOCUMENTS, strict=True):
         tokens = model.tokenize([text], "document")
         with torch.inference_mode():
-            states_SH = model.embedder(make_texts(*tokens.pad(np.arange(1))))[0]
+            states_SH = model.embedder(*make_texts(*tokens.pad(np.arange(1))))[0]
             weights_S = torch.from_numpy(WEIGHT[tokens.ids])
             expected_H = model.mlp((weights_S[:, None] * states_SH).sum(0) / weights_S.sum())
         np.testing.assert_allclose(document_H, expected_H / expected_H.norm(), atol=1e-5)

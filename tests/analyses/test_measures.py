@@ -26,7 +26,8 @@ from repro.evaluate.result_cache import ResultCache
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.spec import base, get_first_phase
-from repro.train.trainer import make_model_config, start_model
+from repro.train.setup import make_model_config
+from repro.train.trainer import start_model
 from tests.commands import ignore
 
 

@@ -33,7 +33,7 @@ from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.spec import base
 from repro.train.loss import batch_loss
-from repro.train.trainer import build_filter, build_sampler
+from repro.train.setup import build_filter, build_sampler
 from tests.analyses.by_hand import (
     ContextBlindRanker,
     HandMadePairs,

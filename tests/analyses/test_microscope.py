@@ -23,7 +23,7 @@ from repro.spec.identity import run_id
 from repro.storage.paths import run_folder
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_metrics
-from repro.train.trainer import build_filter, build_sampler
+from repro.train.setup import build_filter, build_sampler
 from tests.commands import ignore
 
 pytestmark = pytest.mark.usefixtures("shared_home")

@@ -74,7 +74,6 @@ def test_corpus_has_table_and_json() -> None:
     ("words", "message"),
     [
         ("export RUN out --to sentence-transformers --width 9999", "9999 does not divide 32"),
-        ("export RUN out --to official", "holds contextual models only"),
         ("export RUN out --to onnx", "unknown format 'onnx'"),
         ("export RUN . --to transformers", "is the current folder"),
         ("export RUN full --to transformers", "is not empty"),

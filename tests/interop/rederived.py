@@ -101,14 +101,13 @@ def head(
     return hidden @ w[f"{at}.2.weight"].T + w[f"{at}.2.bias"]
 
 
-def first_stage(w: dict[str, np.ndarray], ids: np.ndarray, kind: str, forward: str, *, window: int = 8) -> np.ndarray:
+def first_stage(w: dict[str, np.ndarray], ids: np.ndarray, kind: str, *, window: int = 8) -> np.ndarray:
     """Return the vector of one context document."""
     at = "first_stage_model.embedder."
     if kind == "nomic":
         size = w[at + "emb_ln.weight"].shape[0] // HEADS
         words = w[at + "embeddings.word_embeddings.weight"][ids] + w[at + "embeddings.token_type_embeddings.weight"][0]
-        by_head = forward == "h1"
-        states = nomic_layers(words, w, at, lambda head, place: rotation(size, head if by_head else place, 1000.0))
+        states = nomic_layers(words, w, at, lambda head, place: rotation(size, place, 1000.0))
     else:
         states = modernbert_layers(w[at + "embeddings.tok_embeddings.weight"][ids], w, at, window)
     return head(states.mean(0), w, "first_stage_model.mlp", gelu)
@@ -118,7 +117,6 @@ def second_stage(
     w: dict[str, np.ndarray],
     ids: np.ndarray,
     contexts: np.ndarray,
-    forward: str,
     kind: str,
     *,
     window: int = 8,
@@ -137,23 +135,21 @@ def second_stage(
     else:
         types = w[at + "embeddings.token_type_embeddings.weight"][0]
         words, size = w[at + "embeddings.word_embeddings.weight"][ids] + types, width // HEADS
-        if forward == "h1":
-            prefix, words = prefix + types, words + types
 
         def turn(number: int, place: int) -> np.ndarray:
             if place < num_contexts:
                 return np.eye(size)
-            return rotation(size, number if forward == "h1" else place, 1000.0)
+            return rotation(size, place, 1000.0)
 
         states = nomic_layers(np.concatenate([prefix, words]), w, at, turn)
-    return project(w, states, ids, forward, instruction_end, pools_prefix)
+    return project(w, states, ids, kind, instruction_end, pools_prefix)
 
 
 def project(
     w: dict[str, np.ndarray],
     states: np.ndarray,
     ids: np.ndarray,
-    forward: str,
+    kind: str,
     instruction_end: int | None,
     pools_prefix: bool,
 ) -> np.ndarray:
@@ -166,4 +162,4 @@ def project(
         is_pooled[num_prefix : num_prefix + ends[0] + 1] = False
     pooled = states[is_pooled].mean(0) if is_pooled.any() else np.zeros(states.shape[1])
     output = head(pooled, w, "second_stage_model.output_projection", relu)
-    return output + pooled if forward == "t2" else output
+    return output + pooled if kind == "modernbert" else output

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from repro.interop.card import CONTEXT_NOTE, LIBRARIES, make_model_card
+from repro.interop.arguments import FORMATS
+from repro.interop.card import CONTEXT_NOTE, make_model_card
 from repro.interop.comparison import MEASURE_LABELS, make_measures_view
 from repro.interop.opening import Opened
 from repro.records.store import Record, read_record
@@ -59,7 +60,7 @@ def test_blind_card_mentions_no_documents(records: list[Record]) -> None:
     """A model that was trained without documents has the null context alone."""
     record = next(record for record in records if record.run.sequence_dropout == 1)
     opened = Opened(make_model("contextual", sequence_dropout=1.0), record.id, record.run)
-    for library in LIBRARIES:
+    for library in FORMATS:
         card = make_model_card(opened, "a model", library, ["pass"])
         (line,) = card.split("## Context\n\n")[1].split("\n\n## ")[0].splitlines()
         assert "the null context alone" in line and CONTEXT_NOTE not in card

@@ -94,7 +94,6 @@ def test_non_finite_weights_are_named(tmp_path: Path) -> None:
         ({"pooling_strategy": "last_token"}, "pooling_strategy"),
         ({"transductive_tokens_per_document": 2}, "tokens_per_document"),
         ({"disable_transductive_rotary_embedding": False}, "rotary"),
-        ({"forward": "t9"}, "t9.*'t1', 't2', 'h1'"),
         (b'{"embedder": "bert-base-uncased"}', "bert-base-uncased.*nomic-bert-2048.*ModernBERT-base"),
         (b"{", "not JSON"),
         (b"[]", "list"),
@@ -108,11 +107,6 @@ def test_impossible_configs_name_the_field(tmp_path: Path, fields: dict[str, Any
     else:
         write_checkpoint(tmp_path, **fields)
     assert_refused(tmp_path, message)
-
-
-def test_modernbert_has_one_forward_pass(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, "modernbert")
-    assert_refused(tmp_path, "only defined for NomicBERT", forward="t1", tokenizer="minilm")
 
 
 @pytest.fixture

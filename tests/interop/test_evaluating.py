@@ -453,7 +453,7 @@ def test_evaluations_have_separate_folders(desk: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "to"),
-    [("contextual", "sentence-transformers"), ("contextual", "transformers"), ("contextual", "official"),
+    [("contextual", "sentence-transformers"), ("contextual", "transformers"),
      ("plain", "sentence-transformers"), ("plain", "transformers")],
 )  # fmt: skip
 def test_cached_export_opens_by_id(desk: Path, monkeypatch: pytest.MonkeyPatch, source: str, to: str) -> None:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,18 @@ from transformers import AutoModel
 
 from repro.data.beir import Retrieval
 from repro.data.prompts import PROMPTS
-from repro.data.tokens import write_tokenizer
 from repro.evaluate.contexts import draw_context
-from repro.interop.contextual_module import MODULE_FOLDER
 from repro.interop.exporting import export_model
 from repro.interop.opening import open_model
-from repro.interop.self_contained import load_self_contained_model, write_json, write_self_contained
-from repro.interop.sentence_transformers_folder import open_sentence_transformers
+from repro.interop.self_contained import load_self_contained_model, write_self_contained
+from repro.interop.sentence_transformers_folder import export_sentence_transformers, open_sentence_transformers
 from repro.interop.trained_on import TRAINED_ON_FILE, write_trained_on
+from repro.model.biencoder import Biencoder
 from repro.model.config import POOLINGS
 from repro.model.contextual import ContextualModel
+from repro.model.modeling_cde import CdeBiencoder, CdeModel, draw_batch_context
 from repro.model.texts import make_texts
 from repro.spec import base
-from repro.train.feed import draw_contexts
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
 from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
@@ -44,6 +44,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"backbone": "modernbert"},
     {"tokens_per_document": 2, "residual": True},
     {"pooling": "frequency"},
+    {"backbone": "bert", "first_position": 2},
     {"prefix_is_pooled": True, "num_soft_prompts": 0, "instruction_end": 1024},
 ]
 QUIET = {"show_progress_bar": False}
@@ -115,14 +116,44 @@ def test_name_draws_sample_of_evaluate(tmp_path: Path, num_documents: int) -> No
 
 def test_biencoder_code_matches_our_vectors(tmp_path: Path) -> None:
     """AutoModel opens a biencoder after a contextual model, and a contextual model after it, in the same process."""
-    for folder, architecture in (("a", "contextual"), ("b", "biencoder"), ("c", "contextual")):
-        model = make_model(architecture)
+    shifted = {"backbone": "bert", "first_position": 2}
+    for folder, architecture, changes in (
+        ("a", "contextual", {}),
+        ("b", "biencoder", {}),
+        ("c", "contextual", {}),
+        ("d", "biencoder", shifted),
+    ):
+        model = make_model(architecture, **changes)
         write_self_contained(model, tmp_path / folder)
         theirs = AutoModel.from_pretrained(tmp_path / folder, trust_remote_code=True)
         if architecture == "contextual":
             for encoder in (model, theirs):
                 encoder.set_context(CORPUS)
         np.testing.assert_allclose(theirs.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
+
+
+def test_stock_export_of_shifted_text_is_refused(tmp_path: Path) -> None:
+    """Stock modules read a text at position 0."""
+    model = make_model("biencoder", backbone="bert", first_position=2)
+    with pytest.raises(ValueError, match="first_position=2"):
+        export_sentence_transformers(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_exported_class_draws_the_same_weights(architecture: str) -> None:
+    """transformers initialises no weight a second time, and the random generator moves no further."""
+    torch.manual_seed(0)
+    config = make_model(architecture, backbone="bert").config
+    ours = (Biencoder if architecture == "biencoder" else ContextualModel)(config)
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    make_model(architecture, backbone="bert")
+    kind = CdeBiencoder if architecture == "biencoder" else CdeModel
+    theirs = kind(kind.config_class(repro=asdict(config)))
+    assert torch.equal(torch.rand(1), after)
+    for name, weight in ours.state_dict().items():
+        assert torch.equal(theirs.state_dict()[name], weight), name
 
 
 ELSEWHERE = """
@@ -322,45 +353,6 @@ def test_other_code_is_not_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours.encode(TEXTS), model.encode(TEXTS))
 
 
-def write_old_folder(model: ContextualModel, folder: Path) -> None:
-    """Write the files of version 0.1.0."""
-    model.save_pretrained(folder / MODULE_FOLDER)
-    write_tokenizer(model.config.tokenizer, folder / MODULE_FOLDER)
-    (folder / "1_Normalize").mkdir()
-    names = {"module_input_name": "contextual_embedding", "module_output_name": "sentence_embedding"}
-    write_json(folder / "1_Normalize" / "config.json", names)
-    types = {
-        MODULE_FOLDER: "repro.interop.contextual_module.ContextualModule",
-        "1_Normalize": "sentence_transformers.base.modules.normalize.Normalize",
-    }
-    modules = [{"idx": n, "name": str(n), "path": path, "type": kind} for n, (path, kind) in enumerate(types.items())]
-    write_json(folder / "modules.json", modules)
-    prompts = {"query": "search_query: ", "document": "search_document: "}
-    settings = {"model_type": "SentenceTransformer", "prompts": prompts, "similarity_fn_name": "cosine"}
-    write_json(folder / "config_sentence_transformers.json", settings)
-
-
-def test_folder_of_version_0_1_opens(tmp_path: Path) -> None:
-    """It names `repro.interop.contextual_module.ContextualModule`, which must keep its place."""
-    model, folder = make_model("contextual"), tmp_path / "old"
-    write_old_folder(model, folder)
-    model.set_context(CORPUS)
-    SentenceTransformer(str(folder), trust_remote_code=True).save_pretrained(
-        str(tmp_path / "again"), create_model_card=False
-    )
-    for path in (folder, tmp_path / "again"):
-        for theirs in (SentenceTransformer(str(path), trust_remote_code=True), open_sentence_transformers(path)):
-            vectors = theirs.encode(TEXTS, prompt_name="document", context=CORPUS, **QUIET)
-            np.testing.assert_allclose(vectors, model.encode(TEXTS), **CLOSE)
-            first_stage = theirs.encode(CORPUS[:4], prompt_name="document", without_context="first_stage", **QUIET)
-            model.set_context(CORPUS[:4])
-            np.testing.assert_allclose(first_stage, model.context_CE, **CLOSE)
-            model.set_context(CORPUS)
-        ours = open_model(str(path)).ours
-        ours.set_context(CORPUS)
-        np.testing.assert_allclose(ours.encode(TEXTS), model.encode(TEXTS), **CLOSE)
-
-
 PAIRS = [
     {"anchor": f"what is {word}", "positive": f"{word} is a thing of kind {n}", "negative": f"nothing about {word} {n}"}
     for n, word in enumerate(["rain", "snow", "hills", "bread", "copper", "iron"])
@@ -377,7 +369,7 @@ def compute_gradients(model: ContextualModel) -> tuple[float, dict[str, torch.Te
 
     prompted = "\0".join(PROMPTS[model.config.prompts].document + text for text in texts)
     number = int(hashlib.sha256(prompted.encode()).hexdigest()[:16], 16)
-    places = draw_contexts(len(texts), model.config.num_contexts, seed=7, number=number)
+    places = draw_batch_context(len(texts), model.config.num_contexts, 7, number)
     contexts = tokenize([texts[place] for place in places], "document")
     queries = tokenize([row["anchor"] for row in PAIRS], "query")
     step = StepTexts(queries, tokenize(texts, "document"), contexts)

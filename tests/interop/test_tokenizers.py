@@ -19,7 +19,6 @@ from tests.interop.small import CORPUS, TEXTS, export_small_model
 FORMATS = [
     ("contextual", "sentence-transformers"),
     ("contextual", "transformers"),
-    ("contextual", "official"),
     ("biencoder", "transformers"),
 ]
 
@@ -34,8 +33,8 @@ def renumber_words(folder: Path) -> None:
 
 
 def export(tmp_path: Path, architecture: str, to: str) -> Path:
-    """Export a small model, with as many soft prompts as the official format needs, and return the folder."""
-    return export_small_model(tmp_path, architecture, to, num_soft_prompts=8)[1]
+    """Export a small model and return the folder."""
+    return export_small_model(tmp_path, architecture, to)[1]
 
 
 def test_other_words_are_another_model(tmp_path: Path) -> None:
@@ -57,9 +56,7 @@ def test_saved_model_needs_no_old_folder(tmp_path: Path, architecture: str, to: 
     digest = compute_model_digest(open_model(str(folder)).ours)
     assert digest == compute_model_digest(open_model(str(tmp_path / "ours")).ours)
     assert f"weights and configuration: {digest}\n" in (folder / "README.md").read_text()
-    # The official format has no tokenizer of its own here.
-    if to != "official":
-        renumber_words(folder)
+    renumber_words(folder)
     opened = open_model(str(folder)).ours
     opened.set_context(CORPUS)
     expected = opened.encode(TEXTS, "query")

@@ -8,7 +8,7 @@ from repro.model import linear as module
 from repro.model.attention import compute_attention_shares
 from repro.model.contextual import ContextualModel
 from repro.model.linear import STEP, linear
-from repro.model.pooling import segment_pool
+from repro.model.modeling_cde import segment_pool
 from tests.model import spelled_out
 from tests.model.samples import KINDS, build_small_model, draw_texts
 

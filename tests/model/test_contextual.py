@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from repro.model.contextual import ContextualModel
-from repro.model.frequency import LOGIT_SCALE, FrequencyWeights, make_no_words, mark_words
+from repro.model.modeling_cde import FREQUENCY_RATE, FrequencyWeights, make_no_words, mark_words
 from repro.model.texts import Texts, cut_by_length
 from tests.model.samples import KINDS, WORDS, build_small_model, draw_texts
 from tests.model.spelled_out import compute_second_stage
@@ -94,13 +94,13 @@ def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each slot of each text is replaced by the null vector independently."""
     model, batches = build_small_model(sequence_dropout=0.2), list[torch.Tensor]()
     second, contexts = model.second_stage_model, compute_contexts(model)
-    encode_after = second.backbone.encode_after
+    read_after = second.backbone.read_after
 
-    def store_contexts(contexts_NCD: torch.Tensor, *args: Any) -> torch.Tensor:
+    def store_contexts(contexts_NCD: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         batches.append(contexts_NCD)
-        return encode_after(contexts_NCD, *args)
+        return read_after(contexts_NCD, *args, **kwargs)
 
-    monkeypatch.setattr(second.backbone, "encode_after", store_contexts)
+    monkeypatch.setattr(second.backbone, "read_after", store_contexts)
     model.train().second_stage(Texts(torch.ones(1000, 1).long(), torch.ones(1000, 1).long()), contexts)
     (contexts_NCD,) = batches
     is_null_NC = (contexts_NCD == second.sequence_dropout_null_embedding).all(2)
@@ -120,7 +120,7 @@ def test_bert_refuses_too_long_input() -> None:
     model = build_small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
     with pytest.raises(ValueError, match="exceed the 12"):
         model.second_stage(draw_texts(2), compute_contexts(model))
-    with pytest.raises(ValueError, match=r"13 positions \(a single text\) exceed the 12"):
+    with pytest.raises(ValueError, match="13 tokens\\) exceed the 12"):
         model.first_stage(draw_texts(2, longest=13))
 
 
@@ -130,7 +130,7 @@ FREQUENCY_CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 def test_word_weight_follows_document_share() -> None:
     weights, texts, documents = FrequencyWeights(4).eval(), draw_texts(3), draw_texts(5, seed=1, longest=20)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
-    token_weights = weights(texts, mark_words(documents, WORDS))
+    token_weights = weights(*texts, mark_words(*documents, WORDS))
     document_words = [
         set(ids[mask.bool()].tolist()) for ids, mask in zip(documents.ids_NS, documents.mask_NS, strict=True)
     ]
@@ -139,17 +139,17 @@ def test_word_weight_follows_document_share() -> None:
             position = 4 * sum(word in words for words in document_words) / 5
             below = min(int(position), 3)
             expected = torch.lerp(weights.logits_K[below], weights.logits_K[below + 1], position - below)
-            weight = torch.exp(LOGIT_SCALE * expected) * is_token
+            weight = torch.exp(FREQUENCY_RATE * expected) * is_token
             torch.testing.assert_close(token_weights[row, column], weight, **FREQUENCY_CLOSE)
 
 
 def test_null_vectors_are_no_documents() -> None:
     weights, texts = FrequencyWeights(4).eval(), draw_texts(3)
     torch.nn.init.normal_(weights.logits_K, std=0.1)
-    documents, nulls = mark_words(draw_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
-    torch.testing.assert_close(weights(texts, torch.cat([documents, nulls])), weights(texts, documents))
-    expected = torch.exp(LOGIT_SCALE * weights.logits_K[-1]) * texts.mask_NS
-    torch.testing.assert_close(weights(texts, nulls), expected)
+    documents, nulls = mark_words(*draw_texts(2, seed=1), WORDS), make_no_words(2, WORDS, torch.device("cpu"))
+    torch.testing.assert_close(weights(*texts, torch.cat([documents, nulls])), weights(*texts, documents))
+    expected = torch.exp(FREQUENCY_RATE * weights.logits_K[-1]) * texts.mask_NS
+    torch.testing.assert_close(weights(*texts, nulls), expected)
 
 
 def test_moved_words_move_no_vector() -> None:
@@ -179,7 +179,7 @@ def test_null_context_is_learned() -> None:
     texts = draw_texts(1)
     twins = Texts(texts.ids_NS.expand(64, -1), texts.mask_NS.expand(64, -1))
     weights = model.second_stage_model.frequency_weights
-    token_weights = weights.train()(twins, mark_words(draw_texts(6, seed=2), WORDS))
+    token_weights = weights.train()(*twins, mark_words(*draw_texts(6, seed=2), WORDS))
     assert len(torch.unique(token_weights.round(decimals=4), dim=0)) == 2
     model.set_context(None)
     assert model.context_CE.shape == (6, 16 + WORDS)

@@ -17,8 +17,9 @@ from repro.data.prompts import PROMPTS, with_prompt
 from repro.data.tokens import Tokens
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
-from repro.model.contextual import Model, fill_context
+from repro.model.contextual import Model
 from repro.model.encoding import compute_canonical_order, write_tensors
+from repro.model.modeling_cde import fill_context
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
 from repro.model.word_vectors import look_up_words

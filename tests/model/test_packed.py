@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from repro.data.tokens import Tokens
 from repro.model import linear as linear_module
 from repro.model.backbone import Backbone
+from repro.model.contextual import ContextualModel
 from repro.model.linear import linear
 from repro.model.texts import Texts
 from tests.model.samples import WORDS, build_small_model, draw_texts
@@ -55,14 +56,35 @@ def test_packed_texts_match_transformers(
         torch.testing.assert_close(packed[1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
 
 
+@pytest.mark.parametrize("first_position", [0, 2, 7])
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_packed_texts_begin_at_first_position(
+    architecture: str, first_position: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a prefix and after one, the packed states are those of transformers with the same learned positions."""
+    changes = {"backbone": "bert", "architecture": architecture}
+    texts, results = make_texts([3, 9, 1, 3]), []
+    for packs, position in ((True, first_position), (False, first_position), (False, None)):
+        monkeypatch.setattr(Backbone, "packs", packs)
+        model = build_small_model(**changes, first_position=position).eval()
+        if isinstance(model, ContextualModel):
+            vectors_ND = model.second_stage(texts, model.first_stage(draw_texts(6, seed=3)))
+        else:
+            vectors_ND = model(texts)
+        results.append(vectors_ND)
+    torch.testing.assert_close(results[0], results[1], **CLOSE)
+    moves = architecture == "contextual" or first_position > 0
+    assert ((results[0] - results[2]).abs().max() > 1e-3) == moves
+
+
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
 def test_packed_states_keep_their_places(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder, texts = build_small_model(backbone=backbone, architecture="biencoder").embedder, make_texts([3, 1, 6, 3])
-    packed_NSD = embedder(texts)
+    packed_NSD = embedder(*texts)
     monkeypatch.setattr(Backbone, "packs", False)
     assert texts.ids_NS.shape[1] == 8, "two columns are padding for every text"
     kept_NS = texts.mask_NS.bool()
-    torch.testing.assert_close(packed_NSD[kept_NS], embedder(texts)[kept_NS], **CLOSE)
+    torch.testing.assert_close(packed_NSD[kept_NS], embedder(*texts)[kept_NS], **CLOSE)
 
 
 def test_packing_skips_transformers_forward(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig
 from repro.data.mined.sources.apis import mine_services
 from repro.data.tokens import load_tokenizer
 from repro.execute import execute
-from repro.model.backbone import build_backbone
+from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import get_backbones
@@ -30,7 +30,8 @@ from repro.spec import base, grid
 from repro.spec.axes import expand
 from repro.spec.identity import run_id
 from repro.spec.start import DEFAULT_BERT_POSITIONS
-from repro.train.trainer import make_model_config, trained_model
+from repro.train.setup import make_model_config
+from repro.train.trainer import trained_model
 from tests.commands import get_exit_code, ignore
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *"abcdefghijklmnopqrstuvwxyz"]
@@ -48,7 +49,7 @@ def write_encoder(folder: Path, backbone: str) -> Path:
         vocab_size=len(WORDS) + 2,
         backbone_settings={"pad_token_id": 3},
     )
-    build_backbone(config, 2, first_position=None).model.save_pretrained(folder)
+    Backbone(config, 2).model.save_pretrained(folder)
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.post_processor = processors.TemplateProcessing(

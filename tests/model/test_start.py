@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from repro.data.tokens import get_minilm_folder
-from repro.model.backbone import build_backbone
+from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
-from repro.model.pooling import mean_pool
+from repro.model.modeling_cde import mean_pool
 from repro.model.start import build_model, fit_to_start, get_backbones, load_word_vectors
 from repro.model.texts import Texts, make_texts
 from tests.model.samples import KINDS, draw_texts, make_small_config
@@ -111,7 +111,7 @@ def test_whole_minilm_matches_transformers() -> None:
     texts = make_texts(*model.tokenize(["a hill", "rain falls on the plain in spring"], "query").pad([0, 1]))
     is_token_NS = texts.mask_NS.bool()
     with torch.no_grad():
-        states_NSD = model.embedder(texts)
+        states_NSD = model.embedder(*texts)
         expected_NSD = reference(input_ids=texts.ids_NS, attention_mask=texts.mask_NS).last_hidden_state
     torch.testing.assert_close(states_NSD[is_token_NS], expected_NSD[is_token_NS], rtol=1e-4, atol=1e-5)
 
@@ -144,7 +144,7 @@ def test_word_vectors_have_random_spread(kind: str) -> None:
 def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
     kinds = ["full_attention", "sliding_attention"] * 2
     config = make_small_config(backbone="modernbert", backbone_settings={"layer_types": kinds})
-    build_backbone(config, 4, first_position=None).model.save_pretrained(tmp_path)
+    Backbone(config, 4).model.save_pretrained(tmp_path)
     fitted = fit_to_start(make_small_config(backbone="modernbert", num_layers=3), str(tmp_path))
     model = build_model(fitted, start=str(tmp_path))
     assert [layer.attention_type for layer in model.second_stage_model.backbone.model.layers] == kinds[:3]
@@ -152,9 +152,7 @@ def test_cut_modernbert_keeps_layer_kinds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_twice", [False, True])
 def test_modernbert_may_be_normalised_twice(is_twice: bool) -> None:
-    backbone = build_backbone(
-        make_small_config(backbone="modernbert", text_normalised_twice=is_twice), 1, first_position=None
-    )
+    backbone = Backbone(make_small_config(backbone="modernbert", text_normalised_twice=is_twice), 1)
     ids, embeddings = torch.tensor([[5, 6, 7]]), backbone.model.embeddings
     expected = embeddings.tok_embeddings.weight[ids]
     if is_twice:
@@ -172,11 +170,11 @@ def assert_passes_states(vectors_ND: torch.Tensor, states_NSD: torch.Tensor, tex
 def test_identity_heads_pass_states() -> None:
     texts, contexts = draw_texts(12, seed=3), draw_texts(6, seed=4)
     biencoder = build_model(make_small_config(architecture="biencoder"), heads="identity").eval()
-    assert_passes_states(biencoder(texts), biencoder.embedder(texts), texts)
+    assert_passes_states(biencoder(texts), biencoder.embedder(*texts), texts)
     model = build_model(make_small_config(), heads="both-identity").eval()
     contexts_CD, second = model.first_stage(contexts), model.second_stage_model
-    assert_passes_states(contexts_CD, model.first_stage_model.embedder(contexts), contexts)
-    states_NLD = second.backbone.forward_after(contexts_CD[None], second.soft_prompts(), texts)
+    assert_passes_states(contexts_CD, model.first_stage_model.embedder(*contexts), contexts)
+    states_NLD = second.backbone.read_after(contexts_CD[None], second.soft_prompts(), *texts, with_prefix=True)
     assert_passes_states(model.second_stage(texts, contexts_CD), states_NLD[:, -texts.ids_NS.shape[1] :], texts)
     only_second = build_model(make_small_config(), heads="identity")
     identity = second.output_projection.state_dict()

@@ -33,9 +33,10 @@ from repro.spec.run import CHOICES, CONTEXT_FIELDS, CONTEXTS
 from repro.train.batch_view import BatchViewer
 from repro.train.chunks import NARROW, WIDE
 from repro.train.feed import iter_step_feeds
-from repro.train.loop import make_optimizer, stages_for, take_step
 from repro.train.loss import LOSSES
-from repro.train.trainer import build_sampler, make_base_config, make_train_settings
+from repro.train.optimizer import make_optimizer
+from repro.train.setup import build_sampler, make_base_config, make_train_settings
+from repro.train.trainer import stages_for, take_step
 from tests.commands import ignore
 from tests.model.samples import build_small_model
 from tests.train.fixtures import make_small_data

@@ -15,7 +15,7 @@ from repro.storage import arrays, platform_info
 from repro.storage.arrays import allocate_array, map_to_fill
 from repro.storage.paths import CHECKOUT, check_home, get_data_folder, get_home
 from repro.storage.platform_info import count_usable_cores, measure_free_bytes, measure_peak_bytes
-from repro.train.loop import measure_memory_bytes
+from repro.train.setup import measure_memory_bytes
 from tests.commands import get_exit_code
 
 COMMANDS = ("run table1 --scale smoke", "launch table1 --scale smoke", "data import FILE --name x")

@@ -19,7 +19,7 @@ from repro.data.tokens import Tokens
 from repro.model.contextual import Model
 from repro.train.checkpoint import read_metrics
 from repro.train.feed import Filtered, TrainData
-from repro.train.loop import TrainSettings
+from repro.train.setup import TrainSettings
 from tests.model.samples import WORDS
 
 NUM_PAIRS = 60

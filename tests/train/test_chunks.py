@@ -25,10 +25,10 @@ from repro.storage.paths import run_folder
 from repro.train import chunks, trainer
 from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes, read_chunks_variable
 from repro.train.gradcache import Stages, StepTexts, add_gradients
-from repro.train.loop import measure_gpu_bytes, prepare
 from repro.train.loss import info_nce
+from repro.train.setup import check_model, measure_gpu_bytes
 from repro.train.switches import Switches
-from repro.train.trainer import check_model
+from repro.train.trainer import prepare
 from tests.commands import ignore
 
 CONFIG = ModelConfig(

@@ -27,8 +27,9 @@ from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
 from repro.train.checkpoint import read_checkpoint, read_metrics
 from repro.train.loss import batch_loss, improved_contrastive, info_nce
-from repro.train.optimizer import build_optimizer
-from repro.train.trainer import build_sampler, start_model
+from repro.train.optimizer import make_optimizer
+from repro.train.setup import build_sampler, make_train_settings
+from repro.train.trainer import start_model
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 
@@ -267,7 +268,7 @@ def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.Monke
         execute(untouched, should_stop=stop_after(steps[2]), progress=ignore)
     inputs = Inputs(untouched)
     model = start_model(inputs, tmp_path, lambda: False, ignore)
-    optimizer = build_optimizer(model, learning_rate=1.0, weight_decay=0.0)
+    optimizer = make_optimizer(model, make_train_settings(untouched, 0))
     assert read_checkpoint(run_folder(run_id(untouched)), run_id(untouched), model, optimizer) is not None
     expected = evaluate(inputs, model.eval(), tmp_path, read_collections(inputs.suite)).metrics
     assert record.metrics["planted+fifth3/mean/ndcg_at_10"] == expected["planted/mean/ndcg_at_10"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from repro.data.tokens import Tokens
+from repro.model.modeling_cde import draw_batch_context
 from repro.model.texts import Texts
 from repro.train.feed import (
     Batch,
@@ -17,7 +18,6 @@ from repro.train.feed import (
     Filtered,
     TrainData,
     compute_batch_hash,
-    draw_contexts,
     feed_batch,
     iter_step_feeds,
     step_batches,
@@ -56,7 +56,7 @@ def test_contexts_come_from_the_batch() -> None:
     data, drawn = make_small_data(num_hard=3), set[int]()
     for step in range(30):
         step_feed = make_feed(data, step)
-        documents, places = list_rows(step_feed.texts.documents), draw_contexts(32, 5, seed=0, number=step).tolist()
+        documents, places = list_rows(step_feed.texts.documents), draw_batch_context(32, 5, 0, step).tolist()
         assert list_rows(step_feed.texts.contexts) == [documents[position] for position in places]
         drawn.update(places)
     assert min(drawn) < 8 and max(drawn) > 29, "positives and the last hard negatives are drawn, too"
@@ -67,12 +67,12 @@ def test_contexts_differ_by_step_and_seed() -> None:
     first, repeated = (list_rows(make_feed(data).texts.contexts) for _ in range(2))
     assert first == repeated
     assert first != list_rows(make_feed(data, seed=1).texts.contexts)
-    assert list(draw_contexts(8, 5, seed=0, number=1)) != list(draw_contexts(8, 5, seed=0, number=2))
+    assert list(draw_batch_context(8, 5, 0, 1)) != list(draw_batch_context(8, 5, 0, 2))
 
 
 def test_contexts_repeat_if_needed() -> None:
-    assert len(set(draw_contexts(8, 8, seed=0, number=0))) == 8
-    positions = draw_contexts(4, 10, seed=0, number=0)
+    assert len(set(draw_batch_context(8, 8, 0, 0))) == 8
+    positions = draw_batch_context(4, 10, 0, 0)
     assert len(positions) == 10 and set(positions) == {0, 1, 2, 3}
 
 

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from transformers.models.bert.modeling_bert import BertSelfAttention
 
 from repro.data.tokens import Tokens
-from repro.model.backbone import build_backbone
+from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import build_model
@@ -31,18 +31,11 @@ from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts, add_gradients
-from repro.train.loop import (
-    TrainSettings,
-    make_optimizer,
-    measure_gpu_bytes,
-    measure_memory_bytes,
-    prepare,
-    stages_for,
-    take_step,
-)
-from repro.train.optimizer import build_optimizer
+from repro.train.optimizer import make_optimizer
+from repro.train.setup import TrainSettings, make_base_config, measure_gpu_bytes, measure_memory_bytes
 from repro.train.switches import Switches, parse_switches
-from repro.train.trainer import make_base_config
+from repro.train.trainer import prepare, stages_for, take_step
+from tests.train.fixtures import make_settings
 
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-3, 5e-2
 """Largest difference of unit vectors in float32 and in bfloat16. In float32 also the relative difference of gradients."""
@@ -233,7 +226,7 @@ def test_older_transformers_are_checkpointed(monkeypatch: pytest.MonkeyPatch) ->
         do = getattr(PreTrainedModel, f"_activation_checkpointing_{verb}")
         monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{verb}")
         monkeypatch.setattr(PreTrainedModel, f"gradient_checkpointing_{verb}", do)
-    backbone = build_backbone(TINY, 1, first_position=None)
+    backbone = Backbone(TINY, 1)
     backbone.set_checkpointing(True)
     assert backbone.model.is_gradient_checkpointing
     backbone.set_checkpointing(False)
@@ -242,13 +235,13 @@ def test_older_transformers_are_checkpointed(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_optimizer_steps_stay_on_cpu(tmp_path: Path) -> None:
     """On a GPU, every step would wait for these counters. The device "meta" stands for the GPU."""
-    model = torch.nn.Linear(2, 2)
-    optimizer = build_optimizer(model, learning_rate=0.1, weight_decay=0.0, fused=False)
+    model, settings = torch.nn.Linear(2, 2), make_settings(switches=Switches(fused=False))
+    optimizer = make_optimizer(model, settings)
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     write_checkpoint(tmp_path, TrainState("a", 1), model, optimizer)
     on_meta = torch.nn.Linear(2, 2, device="meta")
-    optimizer = build_optimizer(on_meta, learning_rate=0.1, weight_decay=0.0, fused=False)
+    optimizer = make_optimizer(on_meta, settings)
     read_checkpoint(tmp_path, "a", on_meta, optimizer)
     state = optimizer.state[on_meta.weight]
     assert (state["step"].device.type, state["exp_avg"].device.type) == ("cpu", "meta")

@@ -14,16 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from repro.model.contextual import Model
 from repro.stopping import Interrupted
-from repro.train import feed, loop
-from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
+from repro.storage.tensor_files import check_digest
+from repro.train import feed, setup, trainer
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_checkpoint, read_metrics
 from repro.train.chunks import ChunkSizes
 from repro.train.feed import TrainData
-from repro.train.loop import has_random_drops, train
-from repro.train.optimizer import compute_learning_rate
+from repro.train.optimizer import compute_learning_rate, make_optimizer
+from repro.train.trainer import has_random_drops, train
 from tests.model.samples import build_small_model
+from tests.storage.test_tensor_files import flip_bits
 from tests.train.fixtures import (
     assert_close_weights,
     make_settings,
@@ -113,6 +117,31 @@ def test_misfitting_checkpoint_is_refused(tmp_path: Path) -> None:
         run(tmp_path)
 
 
+def test_flipped_bits_are_refused(tmp_path: Path) -> None:
+    """The model and its optimiser keep their values."""
+    run(tmp_path)
+    flip_bits(tmp_path / CHECKPOINT_FILE, start=60_000)
+    model = build_small_model(seed=3)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match="does not match its digest"):
+        run(tmp_path, model)
+    assert_close_weights(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_checkpoint_without_digest_gets_one(tmp_path: Path, uninterrupted: Any) -> None:
+    """A checkpoint of an earlier version is resumed from, and is written again with a digest."""
+    with pytest.raises(Interrupted):
+        run(tmp_path, should_stop=stop_after(4))
+    path = tmp_path / CHECKPOINT_FILE
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    save_file(load_file(path), path, {"state": metadata["state"]})
+    model = build_small_model()
+    assert read_checkpoint(tmp_path, "abc", model, make_optimizer(model, make_settings())) is not None
+    assert check_digest(path)
+    assert assert_resumes_as(uninterrupted, tmp_path) == [5, 6, 7, 8, 9, 10]
+
+
 def test_full_disk_keeps_last_checkpoint(tmp_path: Path, uninterrupted: Any) -> None:
     """Writing fails half-way. A limit on the size of files simulates the full disk."""
     with pytest.raises(Interrupted):
@@ -167,7 +196,7 @@ class OneBatch:
 
 def test_dropped_contexts_follow_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step has the same contexts and nothing is learned, so losses differ only by the dropped contexts."""
-    monkeypatch.setattr(feed, "draw_contexts", lambda num_documents, num_contexts, **options: np.arange(num_contexts))
+    monkeypatch.setattr(feed, "draw_batch_context", lambda num_documents, num_contexts, *seed: np.arange(num_contexts))
     data = replace(make_small_data(), batches=OneBatch(), filter=None)
 
     def losses(dropout: float, seed: int) -> list[float]:
@@ -218,7 +247,7 @@ def test_step_time_includes_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyP
         now[0] += 5.0 if tensor.dtype == torch.float64 else 0.0
         return real(tensor)
 
-    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(trainer.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(torch.Tensor, "tolist", wait)
     _, state = run(tmp_path, num_steps=3)
     first = read_metrics(tmp_path)[0]
@@ -242,7 +271,8 @@ def test_changed_process_count_warns(
     """Resuming with another number of processes warns if the random draws change."""
     settings = {"num_steps": 3, "batches_a_step": batches_a_step}
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(loop, "count_processes", lambda: 2)
+        for module in (setup, trainer):
+            patch.setattr(module, "count_processes", lambda: 2)
         run(tmp_path, build_small_model(**changes), should_stop=lambda: True, **settings)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -15,21 +15,22 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from repro.analyses.microscope import explain
 from repro.execute import execute
 from repro.model.contextual import ContextualModel
+from repro.model.modeling_cde import draw_batch_context
 from repro.model.texts import make_texts
 from repro.planning.cost import count_operations
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
-from repro.train import parallel, trainer
+from repro.train import parallel, setup, trainer
 from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
 from repro.train.chunks import ChunkSizes
-from repro.train.feed import SetApart, TrainData, compute_batch_hash, draw_contexts
-from repro.train.loop import train
+from repro.train.feed import SetApart, TrainData, compute_batch_hash
 from repro.train.parallel import select_own_contexts
 from repro.train.set_apart import SET_APART_LOSS
+from repro.train.setup import make_train_settings
 from repro.train.sharing import explain_indivisible, list_own_places
-from repro.train.trainer import make_train_settings
+from repro.train.trainer import train
 from tests.commands import ignore
 from tests.model.samples import build_small_model
 from tests.train.fixtures import (
@@ -58,7 +59,7 @@ def compute_by_autograd(model: ContextualModel, data: TrainData, number: int) ->
     """Return loss and gradient of one batch by plain autograd."""
     pairs_B = data.batches.at(number)
     rows_M = pairs_B if data.negative_rows_NH is None else np.concatenate([pairs_B, *data.negative_rows_NH[pairs_B]])
-    places_C = draw_contexts(len(rows_M), model.config.num_contexts, seed=0, number=number)
+    places_C = draw_batch_context(len(rows_M), model.config.num_contexts, 0, number)
     contexts_CD = model.first_stage(make_texts(*data.documents.pad(rows_M[places_C])))
     queries_BD, documents_MD = (
         torch.nn.functional.normalize(model.second_stage(make_texts(*tokens.pad(rows)), contexts_CD), dim=-1)
@@ -276,7 +277,7 @@ def test_indivisible_batches_are_refused_first(monkeypatch: pytest.MonkeyPatch) 
     run = base("smoke", batches_a_step=2, pretraining_corpus="planted-tiny", num_pretraining_steps=5)
     assert run.batch_size == 16
     assert not any(explain_indivisible(run, num_processes) for num_processes in (1, 2, 4, 16))
-    monkeypatch.setattr(trainer, "count_processes", lambda: 3)
+    monkeypatch.setattr(setup, "count_processes", lambda: 3)
     monkeypatch.setattr(trainer, "start_model", lambda *args: pytest.fail("something was trained"))
     message = r"a batch of 16 cannot be shared equally by 3 processes \(nor can batches_a_step=2 .*\)\. .* must divide 16 or 2$"
     with pytest.raises(ValueError, match=message):

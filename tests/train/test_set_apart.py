@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from repro.model.contextual import ContextualModel, Model, fill_context
+from repro.model.contextual import ContextualModel, Model
+from repro.model.modeling_cde import fill_context
 from repro.stopping import Interrupted
 from repro.train import set_apart
 from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, has_final_weights, read_metrics
 from repro.train.feed import SetApart
-from repro.train.loop import train
 from repro.train.set_apart import SET_APART_LOSS, compute_set_apart_loss, is_measured_after, select_tokens
+from repro.train.trainer import train
 from tests.model.samples import build_small_model
 from tests.train.fixtures import assert_close_weights, draw_tokens, make_settings, make_small_data, stop_after
 

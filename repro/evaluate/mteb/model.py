@@ -29,8 +29,9 @@ from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.task import BOTH_SIDES
 from repro.model.biencoder import Biencoder
-from repro.model.contextual import ContextualModel, Model, fill_context
-from repro.model.encoding import GPU, as_texts
+from repro.model.contextual import ContextualModel, Model
+from repro.model.encoding import GPU
+from repro.model.modeling_cde import as_texts, fill_context
 from repro.model.start import get_backbones
 from repro.seeds import make_rng
 

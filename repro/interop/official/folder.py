@@ -1,33 +1,22 @@
-"""Load and export the authors' checkpoints, cde-small-v1 and cde-small-v2, without remote code or pickles.
+"""Load the authors' checkpoints, cde-small-v1 and cde-small-v2, without remote code or pickles.
 
-Forward passes:
-
-- "t1" (v1): mean over the text, no residual.
-- "t2" (v2): adds the pooled vector to the output, and excludes the instruction from the mean if the config sets this.
-- "h1": the published code of v1, which differs from the one it was trained with. For comparison only.
+The forward pass is the one that a release was trained with. The first returns the head of the mean over the text. The
+second adds the pooled vector, and excludes the instruction from the mean if its config sets this.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from repro.data.tokens import TOKENIZER_FILE, load_tokenizer, write_tokenizer
-from repro.interop.official.config import (
-    choose_forward,
-    drops_instruction,
-    get_base_model,
-    read_official_config,
-    write_official_config,
-)
-from repro.interop.official.head_axis import HeadAxisModel
-from repro.interop.official.keys import NULL_VECTOR, to_ours, to_theirs
+from repro.data.tokens import TOKENIZER_FILE, load_tokenizer
+from repro.interop.official.config import drops_instruction, is_second_release, read_official_config
+from repro.interop.official.keys import NULL_VECTOR, to_ours
 from repro.interop.safe_weights import read_safetensors
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import WEIGHTS_FILE, write_tensors
-from repro.storage.files import atomic_file, json_object
+from repro.model.encoding import WEIGHTS_FILE
+from repro.storage.files import json_object
 from repro.storage.hub import download_model
 
 RELEASES = {
@@ -40,14 +29,11 @@ INSTRUCTION_END = ": "
 """End of an instruction. Its first token is searched for in a text."""
 
 
-def load_official(
-    source: str | Path, *, forward: str | None = None, revision: str | None = None, tokenizer: str | None = None
-) -> ContextualModel:
+def load_official(source: str | Path, *, revision: str | None = None, tokenizer: str | None = None) -> ContextualModel:
     """Load a checkpoint in eval mode, float32.
 
     Args:
         source: A folder or a hub id.
-        forward: "t1", "t2" or "h1". Default: the one that the release was trained with.
         revision: A revision of a hub id. Default: `RELEASES`.
         tokenizer: A folder, a hub id or "minilm". Default: that of the folder, or else "minilm", which has v1's
             vocabulary, for NomicBERT, and that of the base model for ModernBERT.
@@ -58,39 +44,20 @@ def load_official(
     folder = find_folder(source, revision)
     values = _read_json(folder / "config.json")
     weights = read_safetensors(folder / WEIGHTS_FILE)
-    forward_pass = choose_forward(values, forward)
     if tokenizer is None:
         tokenizer = _find_tokenizer(folder, values)
     instruction_end = None
-    if drops_instruction(values, forward):
+    if drops_instruction(values):
         instruction_end = load_tokenizer(tokenizer).encode(INSTRUCTION_END, add_special_tokens=False).ids[0]
     config = read_official_config(
         values,
         has_null_vector=NULL_VECTOR in weights,
-        forward=forward,
         tokenizer=tokenizer,
         instruction_end=instruction_end,
     )
-    model = HeadAxisModel(config) if forward_pass == "h1" else ContextualModel(config)
+    model = ContextualModel(config)
     model.load_state_dict(to_ours(weights, config, folder / WEIGHTS_FILE))
     return model.eval()
-
-
-def export_official(model: ContextualModel, folder: str | Path) -> None:
-    """Write config.json and model.safetensors in the authors' format.
-
-    tokenizer.json is added if the format would otherwise imply another tokenizer.
-
-    Raises:
-        ValueError: if the format cannot hold this model.
-    """
-    model.check_can_be_saved()
-    values = write_official_config(model.config)
-    if _find_tokenizer(Path(folder), values) != model.config.tokenizer:
-        write_tokenizer(model.config.tokenizer, Path(folder))
-    write_tensors(to_theirs(model), Path(folder) / WEIGHTS_FILE, {"format": "pt"})
-    with atomic_file(Path(folder) / "config.json") as part:
-        part.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def is_official(source: str | Path) -> bool:
@@ -118,7 +85,7 @@ def _find_tokenizer(folder: Path, values: dict[str, Any]) -> str:
     if (folder / TOKENIZER_FILE).is_file():
         return str(folder)
     # MiniLM has the vocabulary of bert-base-uncased, which v1 was trained with
-    return "minilm" if get_base_model(values).backbone == "nomic" else str(values.get("embedder"))
+    return str(values.get("embedder")) if is_second_release(values) else "minilm"
 
 
 def _read_json(path: Path) -> dict[str, Any]:

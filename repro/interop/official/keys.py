@@ -1,8 +1,7 @@
 """Mapping between weight names of the authors' checkpoints and ours: one row per tensor of theirs.
 
-Their NomicBERT has one matrix for queries, keys and values, and ours has three. Nothing else is reshaped, so both
-directions are exact. The names come from the classes in `cde/model.py` of the reference implementation
-(`jxmorris12/cde`).
+Their NomicBERT has one matrix for queries, keys and values, and ours has three. Nothing else is reshaped. The names come
+from the classes in `cde/model.py` of the reference implementation (`jxmorris12/cde`).
 """
 
 from __future__ import annotations
@@ -79,12 +78,6 @@ def to_ours(weights: Mapping[str, Tensor], config: ModelConfig, source: object) 
         for name, part in zip(row.ours, weights[row.theirs].chunk(len(row.ours)), strict=True):
             ours[name] = part.clone()
     return ours
-
-
-def to_theirs(model: ContextualModel) -> dict[str, Tensor]:
-    """Convert a model's weights to their names, in the order of the table."""
-    ours = model.state_dict()
-    return {row.theirs: torch.cat([ours[name] for name in row.ours]) for row in make_key_table(model.config)}
 
 
 def _stack_shape(shapes: Mapping[str, tuple[int, ...]], row: Row) -> tuple[int, ...]:

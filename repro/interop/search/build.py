@@ -28,7 +28,7 @@ from repro.interop.search.index import (
     SearchRequest,
 )
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import as_texts
+from repro.model.modeling_cde import as_texts
 from repro.model.progress import make_encoding_reporter
 from repro.storage.files import atomic_folder
 

@@ -1,6 +1,6 @@
-"""Contextual document embeddings (Morris & Rush, ICLR 2025) for transformers and sentence-transformers.
+"""Contextual document embeddings (Morris & Rush, ICLR 2025): the model, for training and for transformers.
 
-This file is copied next to exported weights and needs nothing but these two libraries:
+This file is copied next to exported weights, with `sentence_cde.py`, and needs nothing but these two libraries:
 
     model = SentenceTransformer(folder, trust_remote_code=True)
     model.set_context(documents, seed=0)          # documents of the corpus that is searched
@@ -10,8 +10,6 @@ This file is copied next to exported weights and needs nothing but these two lib
 2. The second stage reads [context vectors | soft prompts | text] and averages the states of the text.
 3. Without a context, each slot holds one learned null vector.
 
-Training: a batch's context is drawn from the documents of the batch, by `ContextualCollator`.
-
 Shapes: N texts, S tokens, C context vectors, P soft prompts, L = C + P + S, D hidden size, V words, T vectors per
 context document, E = D, or D + V if the mean is weighted by word frequency.
 """
@@ -19,12 +17,11 @@ context document, E = D, or D + V if the mean is weighted by word frequency.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,25 +42,21 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-# AutoModel works without sentence-transformers
-try:
-    from sentence_transformers.base.modules import InputModule
-    from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
-except ImportError:
-    InputModule = nn.Module  # type: ignore[misc, assignment]
-    SentenceTransformerDataCollator = object  # type: ignore[misc, assignment]
-
-FIRST_STAGE = "first_stage"
 TRAINED_ON_FILE = "trained_on.json"
 NO_CONTEXT = (
     "no context is set: texts are embedded under the null context. Call set_context(documents) with documents of the "
     "corpus that is searched, or set_context(None) to use the null context without this warning"
 )
-UNIT_LENGTH = 1e-3
 POOLINGS = ("mean", "frequency")
 FREQUENCY_RATE = 10.0
+"""Factor on the logits, which acts as a factor on their learning rate: Adam changes every weight by about the learning
+rate per step, whatever the size of its gradient.
+"""
 FREQUENCY_DROPPED = 0.1
 NULL_STD = 0.01
+MIN_WEIGHT = 1e-6
+"""Lower bound for the sum of weights, which avoids division by zero."""
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CdeConfig(PreTrainedConfig):
@@ -96,13 +89,30 @@ class CdeBiencoderConfig(CdeConfig):
 
 
 class Backbone(nn.Module):
-    """BERT, NomicBERT or ModernBERT that reads a text alone, or a text after context vectors and soft prompts."""
+    """BERT, NomicBERT or ModernBERT that reads a text alone, or a text after context vectors and soft prompts.
 
-    def __init__(self, sizes: SimpleNamespace, num_layers: int, first_position: int | None) -> None:
+    With a prefix, the sequence is [C contexts | P soft prompts | S text tokens], with full attention:
+
+    1. Text enters as word vectors. The class adds its token type 0 to every input, and BERT its learned position.
+    2. The same terms are subtracted from prefix vectors before they enter. Prefix vectors therefore carry no token type,
+       and contexts no position.
+    3. NomicBERT: contexts have rotary position 0, which is the identity. The first soft prompt has position C and the first
+       text token C + P. In BERT the same numbers index the learned positions, unless `first_position` is set. C is the
+       actual number of contexts, not the configured one.
+    4. ModernBERT uses positions 0, 1, … for everything, contexts included, as in the authors' second release.
+    5. `first_position` is the learned position of the first text token in a BERT, with or without a prefix. Soft prompts
+       then have position 0. A shift changes nothing between the words of a text in NomicBERT, but a pretrained BERT knows
+       its text at the positions 0, 1, … only.
+
+    Paper: §4.2 and appendix "Removing positionality". There is no dropout.
+    """
+
+    def __init__(self, sizes: Any, num_layers: int, first_position: int | None = None) -> None:
         super().__init__()
         self.kind, self.text_normalised_twice = sizes.backbone, sizes.text_normalised_twice
         self.first_position = first_position if self.kind == "bert" else None
         settings = dict(sizes.backbone_settings)
+        # The list describes the pretrained model, which may have more layers.
         if "layer_types" in settings:
             settings["layer_types"] = settings["layer_types"][:num_layers]
         values = {
@@ -124,78 +134,112 @@ class Backbone(nn.Module):
             self.model = ModernBertModel(ModernBertConfig(**(values | {"pad_token_id": 0} | absent | settings)))
 
     def forward(self, ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
-        """Return the states of texts alone, (N, S, D)."""
-        shifted = {}
-        if self.first_position:
-            positions_S = torch.arange(self.first_position, self.first_position + ids_NS.shape[1], device=ids_NS.device)
-            shifted = {"position_ids": positions_S[None]}
-        return self._run(mask_NS, inputs_embeds=self.model.get_input_embeddings()(ids_NS), **shifted)
+        """Return the states of texts alone, (N, S, D). States of padding are undefined."""
+        positions_1S = self.build_positions(0, 0, ids_NS.shape[1], ids_NS.device)
+        # Without positions, the class counts from 0.
+        shifted = {"position_ids": positions_1S} if self.first_position else {}
+        return self._run(mask_NS, inputs_embeds=self.look_up(ids_NS), **shifted)
 
-    def read_after(self, contexts_NCD: Tensor, prompts_PD: Tensor, ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
-        """Return all states, (N, L, D). Contexts are (1, C, D) if all texts share them.
+    def read_after(
+        self, contexts_NCD: Tensor, prompts_PD: Tensor, ids_NS: Tensor, mask_NS: Tensor, *, with_prefix: bool = False
+    ) -> Tensor:
+        """Return the states of the texts, (N, S, D), or all states `with_prefix`, (N, L, D).
 
-        The class adds token types and learned positions to all that it is given. Contexts and soft prompts must carry
-        none, so what the class will add is subtracted first. Contexts have position 0, except in ModernBERT.
+        Contexts are (1, C, D) if all texts share them. There may be no soft prompts.
         """
-        num_texts, num_contexts, num_prefix = (
-            len(ids_NS),
-            contexts_NCD.shape[1],
-            contexts_NCD.shape[1] + len(prompts_PD),
-        )
-        type_D: Tensor | int = 0
-        position_D: Tensor | int = 0
-        if self.kind != "modernbert":
-            type_D = self.model.embeddings.token_type_embeddings.weight[0]
-        if self.kind == "bert":
-            position_D = self.model.embeddings.position_embeddings.weight[0]
-        words_NSD = self.model.get_input_embeddings()(ids_NS)
-        if self.text_normalised_twice:
-            words_NSD = self.model.embeddings(inputs_embeds=words_NSD)
-        parts = [contexts_NCD - type_D - position_D, (prompts_PD - type_D)[None]]
-        embeds_NLD = torch.cat([*(part.expand(num_texts, -1, -1) for part in parts), words_NSD], dim=1)
+        num_texts, num_prefix = len(ids_NS), contexts_NCD.shape[1] + len(prompts_PD)
+        text_NSD = self.embed(ids_NS)
+        positions_1L = self.build_positions(contexts_NCD.shape[1], len(prompts_PD), ids_NS.shape[1], ids_NS.device)
+        embeds_NLD = torch.cat([self.build_prefix(contexts_NCD, prompts_PD, num_texts), text_NSD], dim=1)
         mask_NL = torch.cat([mask_NS.new_ones(num_texts, num_prefix), mask_NS], dim=1)
-        positions_L = torch.arange(embeds_NLD.shape[1], device=ids_NS.device)
+        states_NLD = self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_1L)
+        return states_NLD if with_prefix else states_NLD[:, num_prefix:]
+
+    def embed(self, ids_NS: Tensor) -> Tensor:
+        """Return the vectors with which text enters after a prefix, (N, S, D). The class adds position and token type."""
+        words_NSD = self.look_up(ids_NS)
+        return self.model.embeddings(inputs_embeds=words_NSD) if self.text_normalised_twice else words_NSD
+
+    def look_up(self, ids_NS: Tensor) -> Tensor:
+        """Return word vectors, (N, S, D)."""
+        words_NSD: Tensor = self.model.get_input_embeddings()(ids_NS)
+        return words_NSD
+
+    def call_model(self, **inputs: Any) -> Any:
+        """Return the output of the class of transformers."""
+        return self.model(**inputs)
+
+    def build_prefix(self, contexts_NCD: Tensor, prompts_PD: Tensor, num_texts: int) -> Tensor:
+        """Return contexts and soft prompts as inputs of the class, (`num_texts`, C + P, D).
+
+        The terms that the class adds to every input are subtracted: token type 0, and the learned position of contexts.
+        """
+        offset_D = self._get_token_type_vector()
+        if self.kind == "bert":
+            offset_D = offset_D + self.model.embeddings.position_embeddings.weight[0]
+        contexts_NCD = (contexts_NCD - offset_D).expand(num_texts, -1, -1)
+        prompts_NPD = (prompts_PD - self._get_token_type_vector()).expand(num_texts, -1, -1)
+        return torch.cat([contexts_NCD, prompts_NPD], dim=1)
+
+    def build_positions(self, num_contexts: int, num_prompts: int, num_tokens: int, device: torch.device) -> Tensor:
+        """Return the positions of contexts, soft prompts and text, (1, L).
+
+        Raises ValueError if the last one is beyond BERT's learned positions.
+        """
+        num_prefix = num_contexts + num_prompts
+        first_position = num_prefix if self.first_position is None else self.first_position
+        if self.kind == "bert" and first_position + num_tokens > (limit := self.model.config.max_position_embeddings):
+            raise ValueError(
+                f"{first_position + num_tokens} positions ({num_prefix} vectors of the prefix, {num_tokens} tokens) exceed the "
+                f"{limit} learned positions of this backbone: use fewer contexts or shorter texts"
+            )
+        positions_L = torch.arange(num_prefix + num_tokens, device=device)
         if self.kind != "modernbert":
             positions_L[:num_contexts] = 0
         if self.first_position is not None:
             positions_L[num_contexts:num_prefix] = 0
-            positions_L[num_prefix:] += self.first_position - num_prefix
-        return self._run(mask_NL, inputs_embeds=embeds_NLD, position_ids=positions_L[None])
+            positions_L[num_prefix:] += first_position - num_prefix
+        return positions_L[None]
 
     def _run(self, mask_NL: Tensor, **inputs: Any) -> Tensor:
+        # one broadcast row instead of a lookup per token
         if self.kind != "modernbert":
             inputs["token_type_ids"] = mask_NL.new_zeros(1, 1)
-        states_NLD: Tensor = self.model(attention_mask=mask_NL, **inputs).last_hidden_state
+        states_NLD: Tensor = self.call_model(attention_mask=mask_NL, **inputs).last_hidden_state
         return states_NLD
 
+    def _get_token_type_vector(self) -> Tensor:
+        """Return the vector that the class adds to every input: token type 0."""
+        if self.kind == "modernbert":
+            return self.model.embeddings.tok_embeddings.weight.new_zeros(())
+        return self.model.embeddings.token_type_embeddings.weight[0]
 
-class Biencoder(nn.Module):
-    """Backbone, mean, Linear – GELU – Linear: a model of its own, or the first stage of a contextual model."""
 
-    def __init__(self, sizes: SimpleNamespace, num_layers: int) -> None:
+class FirstStage(nn.Module):
+    """Backbone, mean, Linear – GELU – Linear: the first stage of a contextual model (M1), or all of a biencoder."""
+
+    def __init__(
+        self, sizes: Any, num_layers: int, first_position: int | None = None, backbone: type[Backbone] = Backbone
+    ) -> None:
         super().__init__()
         width = sizes.hidden_size
-        # The text of a first stage always begins at position 0.
-        is_alone = sizes.architecture == "biencoder"
-        self.embedder = Backbone(sizes, num_layers, sizes.first_position if is_alone else None)
+        self.embedder = backbone(sizes, num_layers, first_position)
         self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
 
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, num_segments: int = 1) -> Tensor:
         """Return one vector for each of the equal segments of a text, (N, T, D), not normalised."""
-        states_NSD = self.embedder(ids_NS, mask_NS)
-        # Segments share one pass through the backbone. Only the means differ.
-        means = [mean_states(states_NSD, part_NS) for part_NS in split_mask(mask_NS, num_segments)]
-        vectors_NTD: Tensor = self.mlp(torch.stack(means, dim=1))
+        vectors_NTD: Tensor = self.mlp(segment_pool(self.embedder(ids_NS, mask_NS), mask_NS, num_segments))
         return vectors_NTD
 
 
 class SecondStage(nn.Module):
-    """A text after context vectors and soft prompts."""
+    """Second stage (M2): a text after context vectors and soft prompts."""
 
-    def __init__(self, sizes: SimpleNamespace) -> None:
+    def __init__(self, sizes: Any, backbone: type[Backbone] = Backbone) -> None:
         super().__init__()
         self.sizes, width = sizes, sizes.hidden_size
-        self.backbone = Backbone(sizes, sizes.num_layers, sizes.first_position)
+        # The modules and the null vector are named and initialised as in the authors' code.
+        self.backbone = backbone(sizes, sizes.num_layers, sizes.first_position)
         if sizes.num_soft_prompts:
             output_width = width * sizes.num_soft_prompts
             self.prompt_projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, output_width))
@@ -206,34 +250,45 @@ class SecondStage(nn.Module):
             raise ValueError(f"pooling={sizes.pooling!r} is unknown; this file computes {list(POOLINGS)}")
         self.frequency_weights = FrequencyWeights(sizes.num_contexts) if sizes.pooling == "frequency" else None
 
-    def forward(self, ids_NS: Tensor, mask_NS: Tensor, contexts_CE: Tensor) -> Tensor:
-        """Return vectors, (N, D), not normalised."""
+    def forward(self, ids_NS: Tensor, mask_NS: Tensor, contexts_CE: Tensor | None) -> Tensor:
+        """Return vectors, (N, D), not normalised. Only the first C contexts are used.
+
+        If `contexts_CE` is None, the null context is used without sequence dropout.
+        """
         sizes, num_texts = self.sizes, len(ids_NS)
+        may_drop = contexts_CE is not None and self.training and sizes.sequence_dropout > 0
+        if contexts_CE is None:
+            contexts_CE = self.null_contexts()
+        # Contexts may be stored in float32. A model in half precision needs its own type.
+        dtype = next(self.parameters()).dtype
+        contexts_CE = contexts_CE[: sizes.num_contexts * sizes.tokens_per_document].to(dtype)
         # Frequency pooling appends the word columns to the context vectors, so both travel as one tensor.
-        contexts_CE = contexts_CE[: sizes.num_contexts * sizes.tokens_per_document]
         contexts_NCD, words_CV = contexts_CE[None, :, : sizes.hidden_size], contexts_CE[:, sizes.hidden_size :]
-        if self.training and sizes.sequence_dropout > 0:
+        if may_drop:
             # Each text draws its own slots, so the texts of a batch no longer share all contexts.
-            dropped_NC1 = torch.rand(num_texts, len(contexts_CE), 1, device=ids_NS.device) < sizes.sequence_dropout
+            shape_NC1 = (num_texts, contexts_NCD.shape[1], 1)
+            dropped_NC1 = torch.rand(shape_NC1, device=ids_NS.device) < sizes.sequence_dropout
             null_D = self.sequence_dropout_null_embedding.to(contexts_NCD.dtype)
             contexts_NCD = torch.where(dropped_NC1, null_D, contexts_NCD)
-        prompts_PD = self.soft_prompts()
-        states_NLD = self.backbone.read_after(contexts_NCD, prompts_PD, ids_NS, mask_NS)
+        # The paper averages over the text only.
+        states_NLD = self.backbone.read_after(
+            contexts_NCD, self.soft_prompts(), ids_NS, mask_NS, with_prefix=sizes.prefix_is_pooled
+        )
         weights_NS = mask_NS if self.frequency_weights is None else self.frequency_weights(ids_NS, mask_NS, words_CV)
         if sizes.instruction_end is not None:
             weights_NS = weights_NS * mask_instruction(ids_NS, mask_NS, sizes.instruction_end)
         num_prefix = states_NLD.shape[1] - ids_NS.shape[1]
-        if sizes.prefix_is_pooled:
+        if num_prefix:
             weights_NS = torch.cat([weights_NS.new_ones(num_texts, num_prefix), weights_NS], dim=1)
-        else:
-            states_NLD = states_NLD[:, num_prefix:]
-        pooled_ND = mean_states(states_NLD, weights_NS)
+        pooled_ND = mean_pool(states_NLD, weights_NS)
         output_ND: Tensor = self.output_projection(pooled_ND)
+        # the skip connection of the authors' second release
         return output_ND + pooled_ND if sizes.residual else output_ND
 
     def soft_prompts(self) -> Tensor:
         """Return the learned vectors between context and text, (P, D)."""
-        width, weight = self.sizes.hidden_size, next(self.output_projection.parameters())
+        # any weight, for its type and device
+        width, weight = self.sizes.hidden_size, next(self.parameters())
         if not self.sizes.num_soft_prompts:
             return weight.new_zeros(0, width)
         # A function of a constant input: the prompts are the same for every text.
@@ -244,16 +299,26 @@ class SecondStage(nn.Module):
         """Return the null vector in every slot, (C, E). ValueError if the model was trained without one."""
         sizes = self.sizes
         if sizes.sequence_dropout == 0:
-            raise ValueError("no context is set, and this model has no null context: call set_context(documents)")
+            raise ValueError("this model has no null context, and no context is set: call set_context(documents)")
         nulls_CD = self.sequence_dropout_null_embedding.expand(sizes.num_contexts * sizes.tokens_per_document, -1)
         if self.frequency_weights is None:
             return nulls_CD
-        # -1 marks a row that is not a document
-        return torch.cat([nulls_CD, nulls_CD.new_full((len(nulls_CD), sizes.vocab_size), -1.0)], dim=1)
+        return torch.cat([nulls_CD, make_no_words(len(nulls_CD), sizes.vocab_size, nulls_CD.device)], dim=1)
 
 
 class FrequencyWeights(nn.Module):
-    """A weight for each share of context documents that hold a word, and one for the null context."""
+    """Learned token weights by word frequency in the context. This extension is not in the paper.
+
+    1. Besides its vector, a context document contributes the set of its vocabulary words.
+    2. The share of context documents that contain a word selects a learned weight, by linear interpolation. The null
+       context has its own weight.
+    3. A text's vector is the weighted mean of its states. All weights start at one, which gives the plain mean.
+    4. In training, a text's context is replaced by the null context with probability `FREQUENCY_DROPPED`, so that this
+       weight is trained as well.
+
+    It measures the gain if the model receives word–document frequencies directly. Otherwise attention would have to find
+    them.
+    """
 
     def __init__(self, num_contexts: int) -> None:
         super().__init__()
@@ -261,14 +326,13 @@ class FrequencyWeights(nn.Module):
 
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, words_CV: Tensor) -> Tensor:
         """Return the weights of the tokens of texts, (N, S), zero on padding."""
+        # The last learned weight is that of the null context, so shares map to the others.
         last = len(self.logits_K) - 2
-        # Rows of the null context are marked by −1. They are not documents, so they do not count.
         documents_CV = words_CV[words_CV[:, 0] >= 0].detach().float()
         null_NS = self.logits_K[-1].expand(ids_NS.shape)
         logits_NS = null_NS
         if len(documents_CV):
-            # The share of documents that hold a word lies between two of the learned weights. Interpolate between their
-            # logits.
+            # Interpolate linearly between the two nearest of the learned weights.
             position_V = documents_CV.mean(0) * last
             lower_V = position_V.floor().long().clamp(max=last - 1)
             fraction_V = position_V - lower_V
@@ -278,6 +342,28 @@ class FrequencyWeights(nn.Module):
             dropped_N1 = torch.rand(len(ids_NS), 1, device=ids_NS.device) < FREQUENCY_DROPPED
             logits_NS = torch.where(dropped_N1, null_NS, logits_NS)
         return torch.exp(FREQUENCY_RATE * logits_NS) * mask_NS
+
+
+def mark_words(ids_NS: Tensor, mask_NS: Tensor, num_words: int) -> Tensor:
+    """Return 1 if a text contains a word and 0 otherwise, (N, V). Padding does not count."""
+    contains_NV = torch.zeros(len(ids_NS), num_words, device=ids_NS.device)
+    # The maximum, because a word may occur several times and padding repeats an id with mask 0.
+    return contains_NV.scatter_reduce_(1, ids_NS, mask_NS.to(contains_NV.dtype), "amax")
+
+
+def make_no_words(num_contexts: int, num_words: int, device: torch.device) -> Tensor:
+    """Return the word columns of null vectors, (C, V). The value −1 marks a row that is not a document."""
+    return torch.full((num_contexts, num_words), -1.0, device=device)
+
+
+def embed_documents(stage: FirstStage, sizes: Any, ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
+    """Return the context vectors per document, (documents, T, E)."""
+    vectors_NTD: Tensor = stage(ids_NS, mask_NS, sizes.tokens_per_document)
+    if sizes.pooling != "frequency":
+        return vectors_NTD
+    # All vectors of a document carry the same words.
+    words_NV = mark_words(ids_NS, mask_NS, sizes.vocab_size)
+    return torch.cat([vectors_NTD, words_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
 
 
 class CdePreTrainedModel(PreTrainedModel):
@@ -292,6 +378,9 @@ class CdePreTrainedModel(PreTrainedModel):
         # folders written before the field existed have no first_position
         self.sizes = SimpleNamespace(**({"first_position": None} | config.repro))
         self._tokenizer: PreTrainedTokenizerFast | None = None
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Keep the values that the modules have drawn. transformers would draw the heads a second time."""
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
@@ -345,7 +434,6 @@ class CdePreTrainedModel(PreTrainedModel):
         )
         return {name: tokens[name].long() for name in ("input_ids", "attention_mask")}
 
-    @torch.no_grad()
     def encode(self, texts: Sequence[str], prompt: str = "document", batch_size: int = 32) -> np.ndarray:
         """Return vectors of unit length, float32 (N, D). `prompt` is "query" or "document"."""
         texts, prompt_text = as_texts(texts), self.get_prompt(prompt)
@@ -401,7 +489,7 @@ class CdeBiencoder(CdePreTrainedModel):
 
     def __init__(self, config: CdeConfig) -> None:
         super().__init__(config)
-        layers = Biencoder(self.sizes, self.sizes.num_layers)
+        layers = FirstStage(self.sizes, self.sizes.num_layers, self.sizes.first_position)
         self.embedder, self.mlp = layers.embedder, layers.mlp
         self.post_init()
 
@@ -410,7 +498,7 @@ class CdeBiencoder(CdePreTrainedModel):
     ) -> BaseModelOutputWithPooling | tuple[Tensor]:
         """Return `pooler_output`, (N, D), not normalised."""
         ids_NS, mask_NS = pad_right(input_ids, attention_mask)
-        vectors_ND = self.mlp(mean_states(self.embedder(ids_NS, mask_NS), mask_NS))
+        vectors_ND = self.mlp(mean_pool(self.embedder(ids_NS, mask_NS), mask_NS))
         return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
 
@@ -424,7 +512,7 @@ class CdeModel(CdePreTrainedModel):
     def __init__(self, config: CdeConfig) -> None:
         super().__init__(config)
         sizes = self.sizes
-        self.first_stage_model = Biencoder(sizes, sizes.num_first_stage_layers)
+        self.first_stage_model = FirstStage(sizes, sizes.num_first_stage_layers)
         self.second_stage_model = SecondStage(sizes)
         # Buffers, so that a context is saved with the weights. Token ids are saved too: after a training step the
         # vectors are outdated and are computed again.
@@ -504,13 +592,7 @@ class CdeModel(CdePreTrainedModel):
     def first_stage(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the context vectors of documents, (documents × T, E)."""
         input_ids, mask_NS = pad_right(input_ids, attention_mask)
-        vectors_NTD = self.first_stage_model(input_ids, mask_NS, self.sizes.tokens_per_document)
-        if self.sizes.pooling == "frequency":
-            words_NV = vectors_NTD.new_zeros(len(input_ids), self.sizes.vocab_size)
-            # "amax" marks a word once, however often a document has it. Padding adds a zero.
-            words_NV.scatter_reduce_(1, input_ids, mask_NS.to(words_NV.dtype), "amax")
-            vectors_NTD = torch.cat([vectors_NTD, words_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
-        return vectors_NTD.flatten(0, 1)
+        return embed_documents(self.first_stage_model, self.sizes, input_ids, mask_NS).flatten(0, 1)
 
     def forward(
         self,
@@ -572,7 +654,6 @@ class CdeModel(CdePreTrainedModel):
 
     # Weights cannot be loaded into a tensor that was made in inference mode, in which sentence-transformers encodes.
     @torch.inference_mode(mode=False)
-    @torch.no_grad()
     def _embed_context(self, ids_CS: Tensor, mask_CS: Tensor) -> Tensor:
         # In pieces, because a context may have hundreds of documents.
         batches = zip(ids_CS.split(64), mask_CS.split(64), strict=True)
@@ -580,266 +661,27 @@ class CdeModel(CdePreTrainedModel):
             return torch.cat([self.first_stage(ids, mask) for ids, mask in batches])
 
 
-class ContextualModule(InputModule):
-    """`CdeModel` as the only module of a SentenceTransformer. Vectors have unit length."""
+def as_texts(texts: Iterable[str] | Mapping[Any, str]) -> list[str]:
+    """Return a list of texts, given a list, tuple, array, a column of a table or of `datasets`, or the values of a mapping.
 
-    forward_kwargs = {"context", "context_seed", "dataset_embeddings", "without_context"}  # noqa: RUF012
-    save_in_root = True
-
-    def __init__(self, model: CdeModel) -> None:
-        super().__init__()
-        self.model = model
-        self.max_seq_length = int(model.sizes.max_tokens)
-        self.tokenizer = model.tokenizer
-        self._cached: tuple[Any, Tensor] | None = None
-
-    @property
-    def config(self) -> CdeConfig:
-        """The configuration, with `transductive_corpus_size`, the number of context documents."""
-        config = self.model.config
-        assert isinstance(config, CdeConfig), "it was built from one"
-        return config
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerFast:
-        """The tokenizer that lies next to the weights."""
-        return self.model.tokenizer
-
-    @tokenizer.setter
-    def tokenizer(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        """Replace the tokenizer."""
-        self.model.tokenizer = tokenizer
-
-    def on_model_ready(self, model: Any) -> None:
-        """Give the SentenceTransformer a method `set_context`. The library calls this once all modules are loaded."""
-        # The library has no other hook that adds a method to the whole model.
-        model.set_context = self.set_context
-
-    def set_context(
-        self,
-        documents: Sequence[str] | Mapping[Any, str] | None,
-        seed: int = 0,
-        name: str | None = None,
-        prompt_name: str = "document",
-    ) -> None:
-        """Embed documents of the corpus that is searched as context. See `CdeModel.set_context`."""
-        self.model.set_context(documents, seed, name, prompt_name, self.max_seq_length)
-
-    def drawn_from(
-        self, corpus: Sequence[str] | Mapping[Any, str], seed: int = 0, name: str | None = None
-    ) -> list[str]:
-        """Return the documents that `set_context` embeds."""
-        return self.model.draw_context(corpus, seed, name)
-
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Return token ids and their mask, both int64 (N, S)."""
-        return self.model.tokenize(as_texts(inputs), prompt or "", self.max_seq_length)
-
-    def forward(
-        self,
-        features: dict[str, Any],
-        context: Sequence[str] | None = None,
-        dataset_embeddings: Any = None,
-        context_seed: int = 0,
-        without_context: str | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Add `sentence_embedding`, (N, D).
-
-        Args:
-            features: Token ids, their mask, and in training `context`, the documents of the batch.
-            context: Documents for this call alone, instead of those that were set.
-            dataset_embeddings: Context vectors for this call alone.
-            context_seed: Seed for drawing from `context`.
-            without_context: "first_stage" returns the context vectors of each text, (N, T × D), not normalised.
-        """
-        # Replicas of nn.DataParallel, which transformers uses by default on several GPUs, have no parameters.
-        if next(self.parameters(), None) is None:
-            raise ValueError("nn.DataParallel is not supported: start with torchrun, or set CUDA_VISIBLE_DEVICES=0")
-        if without_context not in (None, FIRST_STAGE):
-            raise ValueError(f"without_context={without_context!r} is unknown; the only one is {FIRST_STAGE!r}")
-        ids_NS, mask_NS, batch = features["input_ids"], features["attention_mask"], features.get("context")
-        if without_context == FIRST_STAGE and context is None and dataset_embeddings is None:
-            vectors = self.model.first_stage(ids_NS, mask_NS).reshape(len(ids_NS), -1)
-            return features | {"sentence_embedding": vectors}
-        if context is not None and dataset_embeddings is not None:
-            raise ValueError("context= and dataset_embeddings= are two ways to give the same: give one of them")
-        # The collator's documents come first: in training, a context that was set must not replace that of the batch.
-        if batch is not None:
-            dataset_embeddings = batch.embed(self.model)
-        elif self.training and not self.model.is_blind:
-            raise ValueError(
-                "training needs a context for each batch: give SentenceTransformerTrainer "
-                "data_collator=model[0].make_collator(prompts=…)"
-            )
-        elif context is not None:
-            dataset_embeddings = self._embed_context(context, context_seed)
-        elif dataset_embeddings is not None:
-            dataset_embeddings = self._check_vectors(dataset_embeddings)
-        output = self.model(ids_NS, mask_NS, dataset_embeddings=dataset_embeddings).pooler_output
-        # a half-precision length would be off by up to 1 %
-        output = output.to(torch.promote_types(output.dtype, torch.float32))
-        return features | {"sentence_embedding": nn.functional.normalize(output, dim=-1)}
-
-    def make_collator(self, prompts: Any = None, seed: int = 0) -> ContextualCollator:
-        """Return what `SentenceTransformerTrainer(data_collator=…)` takes.
-
-        `prompts` is as in SentenceTransformerTrainingArguments. By default the first column has the prompt of queries
-        and all other columns that of documents.
-        """
-        return ContextualCollator(
-            preprocess_fn=self.preprocess,
-            prompts=prompts,
-            num_contexts=0 if self.model.is_blind else self.model.sizes.num_contexts,
-            prompts_by_role=dict(self.config.prompts),
-            seed=seed,
-        )
-
-    def get_embedding_dimension(self) -> int:
-        """Return D."""
-        return int(self.model.sizes.hidden_size)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return what `print` shows."""
-        context = self.config.context
-        return {
-            "num_contexts": self.model.sizes.num_contexts,
-            "max_seq_length": self.max_seq_length,
-            "context": context,
-        }
-
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write a complete folder. ValueError for another format than safetensors."""
-        if not safe_serialization:
-            raise ValueError("safe_serialization=False would write a pickle: only safetensors are written")
-        self.config.repro = {**self.config.repro, "max_tokens": int(self.max_seq_length or self.model.sizes.max_tokens)}
-        self.model.save_pretrained(output_path)
-
-    @classmethod
-    def load(  # type: ignore[override]
-        cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
-    ) -> ContextualModule:
-        """Read a folder or hub id."""
-        names = {"token": "token", "cache_folder": "cache_dir", "revision": "revision"}
-        options = {theirs: kwargs[name] for name, theirs in names.items() if kwargs.get(name)}
-        model_kwargs = dict(kwargs.get("model_kwargs") or {})
-        # transformers 5 renamed this option. Both names are in use.
-        dtype = model_kwargs.pop("dtype", None) or model_kwargs.pop("torch_dtype", None) or "auto"
-        unused = {name: value for name, value in model_kwargs.items() if value not in (None, False)}
-        kind = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
-        if unused or not (dtype == "auto" or (isinstance(kind, torch.dtype) and kind.is_floating_point)):
-            raise ValueError(f"model_kwargs takes a floating-point dtype alone; leave out {unused or dtype!r}")
-        options |= {"local_files_only": bool(kwargs.get("local_files_only")), "dtype": "auto" if kind is None else kind}
-        return cls(CdeModel.from_pretrained(model_name_or_path, **options))
-
-    def _check_vectors(self, dataset_embeddings: Any) -> Tensor:
-        """Return context vectors. ValueError if they have unit length, as vectors of the second stage have."""
-        first, width = next(self.model.parameters()), int(self.model.sizes.hidden_size)
-        vectors = torch.as_tensor(dataset_embeddings, device=first.device, dtype=first.dtype)
-        vectors_CE = as_context_rows(vectors, self.model.sizes)
-        # Vectors of texts fit in shape. Their unit length is the only sign of the mistake.
-        if bool(((vectors_CE[:, :width].norm(dim=1) - 1).abs() < UNIT_LENGTH).all()):
-            raise ValueError(
-                "dataset_embeddings have unit length, so they are not context vectors: encode the context documents with "
-                f"without_context={FIRST_STAGE!r}, or call set_context(documents)"
-            )
-        return vectors_CE
-
-    def _embed_context(self, context: Sequence[str], seed: int) -> Tensor:
-        """Return context vectors. sentence-transformers asks again for every batch, so the last ones are cached."""
-        weights = (
-            self.model.device,
-            self.model.dtype,
-            self.max_seq_length,
-            # torch counts in-place changes of a weight. After an optimiser step the cached vectors are outdated.
-            sum(weight._version for weight in self.model.parameters()),
-        )
-        # another thread may replace it
-        key, cached = (tuple(as_texts(context)), seed, weights), self._cached
-        if cached is None or cached[0] != key:
-            tokens = self.model.tokenize(
-                self.drawn_from(context, seed), self.config.prompts["document"], self.max_seq_length
-            )
-            with torch.no_grad():
-                vectors = self.model.first_stage(**{name: ids.to(self.model.device) for name, ids in tokens.items()})
-            cached = self._cached = (key, vectors)
-        return cached[1]
-
-
-class BatchContext:
-    """Documents of a training batch that are its context. All columns of the batch share one such object."""
-
-    def __init__(self, tokens: Mapping[str, Tensor]) -> None:
-        self.tokens = dict(tokens)
-        self._without_gradient: Tensor | None = None
-
-    def embed(self, model: CdeModel) -> Tensor:
-        """Return their vectors, (C, E). A pass without gradient computes them once for all columns and chunks."""
-        tokens = {name: ids.to(model.device) for name, ids in self.tokens.items()}
-        # With a gradient, every column needs a graph of its own.
-        if torch.is_grad_enabled():
-            return model.first_stage(**tokens)
-        if self._without_gradient is None:
-            self._without_gradient = model.first_stage(**tokens)
-        return self._without_gradient
-
-
-@dataclass
-class ContextualCollator(SentenceTransformerDataCollator):
-    """Adds the context of each batch: documents drawn from all columns but the first.
-
-    The seed and the texts of the batch determine the draw, so it is the same in a resumed run and in every worker.
+    Raises ValueError for a single string, for a table, for a collection without order or length, and for items that are
+    not strings, such as None or NaN.
     """
-
-    num_contexts: int = 0
-    prompts_by_role: dict[str, str] | None = None
-    seed: int = 0
-
-    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return tokens of all columns, and with each column the same context."""
-        skipped = {"dataset_name", *self.valid_label_columns}
-        columns = [name for name in features[0] if name not in skipped]
-        if not self.prompts and self.prompts_by_role:
-            roles = ["query"] + ["document"] * (len(columns) - 1)
-            # In a copy, because the next batch may come from a dataset with other columns.
-            collator = copy(self)
-            collator.prompts = {name: self.prompts_by_role[role] for name, role in zip(columns, roles, strict=True)}
-            collator.prompts_by_role = None
-            return collator(features)
-        batch = super().__call__(features)
-        if not self.num_contexts:
-            return batch
-        prompts = self._resolve_prompts(batch) or {}
-        # The first column holds the queries, which are never context.
-        texts = [
-            (self._get_prompt_for_column(prompts, name) or "") + row[name] for name in columns[1:] for row in features
-        ]
-        # A counter would miss the batches that a resumed run skips and those of other workers.
-        number = int.from_bytes(hashlib.sha256("\0".join(texts).encode()).digest()[:8], "big")
-        positions = draw_batch_context(len(texts), self.num_contexts, self.seed, number)
-        context = BatchContext(self.preprocess_fn([texts[position] for position in positions]))
-        return batch | {f"{name}_context": context for name in columns}
-
-
-def as_texts(texts: Sequence[str] | Mapping[Any, str]) -> list[str]:
-    """Return texts from a list, tuple, array, or column of a table, in order, or the values of a mapping.
-
-    Raises ValueError for one text alone, a table, a collection without order or length, and for items that are not
-    strings, such as None or NaN.
-    """
+    kind = type(texts).__name__
+    if isinstance(texts, str | bytes):
+        raise ValueError(f"{texts!r:.60} is one text, not a list: give a list, [text]")
     is_table = hasattr(texts, "columns") or getattr(texts, "ndim", 1) != 1
-    if isinstance(texts, (str, bytes, Set)) or is_table or not hasattr(texts, "__len__"):
-        kind = type(texts).__name__
-        raise ValueError(f"expected a list of texts, got {kind}: give a list, or one column of a table")
-    listed: Any = texts.values() if isinstance(texts, Mapping) else texts
-    items = listed.to_pylist() if hasattr(listed, "to_pylist") else list(listed)
-    if invalid := [index for index, item in enumerate(items) if not isinstance(item, str)]:
-        first = items[invalid[0]]
-        raise ValueError(
-            f"expected a list of texts: text {invalid[0]} of {len(items)} is {first!r:.60} ({type(first).__name__}), "
-            f"{len(invalid)} in total are not strings"
-        )
-    return items
+    if isinstance(texts, Set) or not hasattr(texts, "__len__") or is_table:
+        raise ValueError(f"texts are a {kind}: give a list, tuple, array or one column of a table, in a fixed order")
+    values: Any = texts.values() if isinstance(texts, Mapping) else texts
+    items: list[Any] = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+    for index, text in enumerate(items):
+        if not isinstance(text, str):
+            found = f"{text!r:.60} ({type(text).__name__})"
+            raise ValueError(f"text {index} of {len(items)} is {found}, not a string: replace or remove it")
+        if not text.isascii() and LONE_SURROGATE.search(text):
+            raise ValueError(f"text {index} of {len(items)} contains half a letter (a lone surrogate): decode it again")
+    return [str(text) for text in items]
 
 
 def as_context_rows(vectors: Any, sizes: SimpleNamespace) -> Tensor:
@@ -872,13 +714,33 @@ def as_context_rows(vectors: Any, sizes: SimpleNamespace) -> Tensor:
     return rows_CE
 
 
-def mean_states(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:
-    """Return the weighted mean of the states of each text, (N, D)."""
+def mean_pool(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:
+    """Return the weighted mean of the states of each text, (N, D). A text without tokens gives zeros."""
     dtype = torch.promote_types(states_NSD.dtype, torch.float32)
     weights_NS = weights_NS.to(dtype)
     sums_ND = torch.einsum("nsd,ns->nd", states_NSD.to(dtype), weights_NS)
-    # The lower bound keeps a text without any token at zero instead of NaN.
-    return (sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=1e-6)).to(states_NSD.dtype)
+    return (sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=MIN_WEIGHT)).to(states_NSD.dtype)
+
+
+def segment_pool(states_NSD: Tensor, mask_NS: Tensor, num_segments: int) -> Tensor:
+    """Return the means of equal segments of right-padded texts, (N, T, D) (figure 18).
+
+    A text of n tokens is divided into T segments of equal length (±1). They depend on n, not on the padded width, so a
+    vector does not depend on the batch. An empty segment of a very short text uses the mean of the whole text.
+    """
+    if num_segments == 1:
+        return mean_pool(states_NSD, mask_NS)[:, None]
+    lengths_N = mask_NS.sum(1)
+    positions_S = torch.arange(mask_NS.shape[1], device=mask_NS.device)
+    # Token s of a text with n tokens belongs to segment floor(s * T / n).
+    segment_NS = positions_S * num_segments // lengths_N.clamp(min=1)[:, None]
+    segments_T = torch.arange(num_segments, device=mask_NS.device)
+    is_token_N1S = mask_NS.bool()[:, None, :]
+    members_NTS = (segment_NS[:, None, :] == segments_T[None, :, None]) & is_token_N1S
+    members_NTS = torch.where(members_NTS.any(2, keepdim=True), members_NTS, is_token_N1S)
+    weights_NTS = members_NTS.to(states_NSD.dtype)
+    weights_NTS = weights_NTS / weights_NTS.sum(2, keepdim=True).clamp(min=1.0)
+    return torch.einsum("nts,nsd->ntd", weights_NTS, states_NSD)
 
 
 def pad_right(ids_NS: Tensor, mask_NS: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -890,16 +752,6 @@ def pad_right(ids_NS: Tensor, mask_NS: Tensor | None) -> tuple[Tensor, Tensor]:
     # A stable sort by the mask moves the padding to the end and keeps the order of the tokens.
     order_NS = torch.argsort((mask_NS == 0).long(), dim=1, stable=True)
     return ids_NS.gather(1, order_NS), mask_NS.gather(1, order_NS)
-
-
-def split_mask(mask_NS: Tensor, num_segments: int) -> Iterator[Tensor]:
-    """Return the mask of each of the equal segments of the texts. An empty segment is replaced by the whole text."""
-    steps_S = torch.arange(mask_NS.shape[1], device=mask_NS.device)
-    # Token s of a text with n tokens belongs to segment s · T // n.
-    segment_NS = steps_S * num_segments // mask_NS.sum(1, keepdim=True).clamp(min=1)
-    for number in range(num_segments):
-        part_NS = mask_NS * (segment_NS == number)
-        yield torch.where(part_NS.any(1, keepdim=True), part_NS, mask_NS)
 
 
 def mask_instruction(ids_NS: Tensor, mask_NS: Tensor, instruction_end: int) -> Tensor:
@@ -948,11 +800,12 @@ def draw_batch_context(num_documents: int, num_contexts: int, seed: int, number:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model into eval mode for the length of a block."""
-    was_training = [module for module in model.modules() if module.training]
+    """Run a block in eval mode without gradients. Afterwards each module returns to its own mode."""
+    were_training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        yield
+        with torch.no_grad():
+            yield
     finally:
-        for module in was_training:
+        for module in were_training:
             module.training = True
