@@ -18,7 +18,7 @@ from repro.report.view import View
 from repro.spec import base
 from repro.spec.axes import describe_grid, expand, parse_axes
 from slurm.profiles import load_profile
-from slurm.start import LaunchOptions, start
+from slurm.start import start
 
 AXES = ("learning_rate=1e-3,5e-3", "batch_size=8,16")
 
@@ -29,7 +29,7 @@ def main(folder: Path, words: tuple[str, ...] = AXES) -> View:
     axes, rows = parse_axes(words), [base("smoke")]
     runs = expand(rows, axes)
     print(describe_grid(axes, rows, runs), flush=True)
-    ended = start(runs, load_profile("here"), sweep="example", options=LaunchOptions(), progress=print)
+    ended = start(runs, load_profile("here"), sweep="example", progress=print)
     print(f"outcomes: {sorted(ended.values())}", flush=True)
     table = make_scores_view(runs)
     render(table)

@@ -6,12 +6,17 @@
 #   slurm/dev-cluster.sh down                           stop
 #   slurm/dev-cluster.sh kill-slurmd | start-slurmd     for tests of node failures
 #
-# REPRO_DEV_CLUSTER                  folder (default: repro-dev-cluster-<uid> in the temporary folder), one cluster per folder
+# REPRO_DEV_CLUSTER                  folder (default: that of SLURM_CONF if `up` created it, otherwise repro-dev-cluster-<uid>
+#                                    in the temporary folder), one cluster per folder
 # REPRO_DEV_CLUSTER_CPUS             CPUs per node (default: the cores of this machine)
 # REPRO_DEV_CLUSTER_MAX_ARRAY_SIZE   Slurm's MaxArraySize (default: 1001)
 # REPRO_DEV_CLUSTER_NODES            number of nodes (default: 2). All are this machine, so two jobs may share a core
 set -euo pipefail
 
+# `down` in a shell that uses a cluster finds it, even if TMPDIR has changed since.
+if [ -z "${REPRO_DEV_CLUSTER:-}" ] && [ -e "$(dirname "${SLURM_CONF:-/}")/cluster-of-repro" ]; then
+    REPRO_DEV_CLUSTER="$(dirname "$SLURM_CONF")"
+fi
 folder="${REPRO_DEV_CLUSTER:-${TMPDIR:-/tmp}/repro-dev-cluster-$(id -u)}"
 conf="$folder/slurm.conf"
 export SLURM_CONF="$conf"
@@ -152,7 +157,7 @@ down() {
     local left=""
     if [ ! -e "$marker" ]; then
         [ ! -e "$folder" ] || fail "$folder was not created by \`up\`: nothing is removed"
-        say "down"
+        say "found no cluster in $folder"
         return
     fi
     if is_up slurmctld; then
@@ -168,7 +173,7 @@ down() {
     fi
     stop_slurmd; stop slurmctld; stop munged
     rm -rf "$folder"
-    say "down"
+    say "down: $folder"
 }
 
 # In a shared temporary folder, another user could create it first.

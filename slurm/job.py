@@ -1,18 +1,19 @@
 """Execute one job: run an experiment or build a stage under its lease, handle stop signals, and record the outcome.
 
-The same class serves as a task of a Slurm array (through submitit), as a child of the local queue, and as the parent of
-a run with several processes.
+The same class serves as a task of Slurm (through submitit), as a child of the local queue, and for `run`.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
@@ -21,15 +22,15 @@ from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import RUN_ID, get_training_id, run_id
-from repro.stopping import Interrupted, Stopped, delay_stops, unwrap_stop
-from repro.storage.lease import Lease, acquire, get_last_owner, get_live_owner
+from repro.stopping import Interrupted, Stopped, unwrap_stop
+from repro.storage.lease import Lease, acquire_unless_alive, get_last_owner, get_live_owner
 from repro.storage.paths import get_local_records, run_folder
 from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
-from slurm.ranks import run_ranks
-from slurm.scheduler import explain_stop_signal, find_canceller
+from slurm.ranks import any_rank, join_ranks
+from slurm.scheduler import explain_stop_signal
 from slurm.signals import Stop, handle_stop_signals, log_line
 from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
 
@@ -37,6 +38,7 @@ from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
 CAREFUL_SCALES = ("small", "large")
 POLL_SECONDS = 2.0
 UNLIMITED = 10**9
+CANCELLED = "it was cancelled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +49,7 @@ class Job:
     # The stage (kind/key) to build for that run, or one of its shards. Empty: the run itself.
     stage: str = ""
     num_shards: int = 1  # number of shards that the stage is merged from
-    num_processes: int = 1  # per node
-    num_nodes: int = 1
+    num_processes: int = 1  # on all nodes together, each of which executes this job
     max_requeues: int = 10  # consecutive interruptions without progress
     # Code identity and source digest at launch.
     launched_with: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +68,11 @@ class Job:
         """Whether nothing is left to do."""
         return self._stage().is_built if self.stage else has_record(get_local_records(), run_from_fields(self.run))
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is rank 0 of its run, or its only one. It holds the lease and reports the state."""
+        return self.num_processes == 1 or os.environ["RANK"] == "0"
+
     def progress(self) -> int:
         """Return the number of checkpointed steps of a run's training runs.
 
@@ -84,60 +90,144 @@ class Job:
         `where` identifies this job and its log. Raises Stopped if it was interrupted and can resume. Any other error is
         recorded with its traceback and re-raised.
         """
-        item = self.item
         state = replace(where, host=socket.gethostname())
-        if self.is_done:
-            return "done"
-        # A stage acquires its own lease and waits if another process is building it.
         if self.stage:
-            with _OutcomeRecorder(item, state, stop, self.progress) as recorder, unwrap_stop():
-                self._begin(item, recorder)
-                if RUN_ID.fullmatch(str(self.run["filter_model"])):
-                    # Its embeddings need the weights of another run.
-                    from repro.execute import train_filter_model
-
-                    train_filter_model(run_from_fields(self.run), should_stop=stop, progress=log_line)
-                _build_stoppable(self._stage(), stop, where.job_id)
+            # A stage acquires its own lease and waits if another process is building it.
+            if not self.is_done:
+                with self._record_outcome(state, stop):
+                    self._build_stage(stop, where.job_id)
             return "done"
-        lease = _wait_for_lease(item, state, stop)
-        if lease is None:
-            return "held"
-        with lease:
-            # Another process may have finished it before this one acquired the lease.
-            if self.is_done:
+        with join_ranks(self.num_processes):
+            # Rank 0 decides for all, because the others may see files later.
+            is_recorded = self.is_first and self.is_done
+            if any_rank(is_recorded, self.num_processes):
                 return "done"
-            with _OutcomeRecorder(item, state, stop, self.progress) as recorder, unwrap_stop():
-                self._begin(item, recorder)
-                # The lease polls for cancellation from its own thread, also while a step takes minutes.
-                lease.on_beat = lambda: _stop_if_cancelled(item, stop)
-                self._run(stop, where.job_id)
+            lease = _wait_for_lease(self.item, state, stop) if self.is_first else None
+            if not any_rank(lease is not None, self.num_processes):
+                return "held"
+            with lease or nullcontext():
+                # Another process may have finished it before this one acquired the lease.
+                if any_rank(self.is_first and self.is_done, self.num_processes):
+                    return "done"
+                with self._record_outcome(state, stop):
+                    if lease is not None:
+                        # The lease polls for cancellation from its own thread, also while a step takes minutes.
+                        lease.on_beat = lambda: _stop_if_cancelled(self.item, stop)
+                    self._execute(stop)
         return "done"
 
-    def _begin(self, item: WorkItem, recorder: _OutcomeRecorder) -> None:
-        if item.is_cancelled:
-            raise Stopped("it was cancelled")
-        if recorder.state.num_in_vain > self.max_requeues:
-            interruptions = describe_interruptions(recorder.state, self.max_requeues)
-            raise RuntimeError(f"{interruptions}; the last: {recorder.former_reason}")
-        if self.launched_with and self.run["scale"] in CAREFUL_SCALES:
-            _check_same_code(self.launched_with)
-        item.write(replace(recorder.state, state="running", at=time.time()))
-
-    def _run(self, stop: Stop, job_id: str) -> None:
-        if self.num_processes * self.num_nodes > 1:
-            # The ranks receive the stop request themselves and write their checkpoint.
-            with delay_stops():
-                has_ended = run_ranks(asdict(self), stop, job_id)
-            if not has_ended:
-                raise stop.stopped(stop.reason or "its processes stopped")
-            return
-        # Imported late, because it loads torch. A job whose ranks do the work needs none.
+    def _execute(self, stop: Stop) -> None:
+        # Imported late, because it loads torch.
         from repro.execute import execute
 
         try:
             execute(run_from_fields(self.run), should_stop=stop, progress=log_line)
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
+
+    def _build_stage(self, stop: Stop, job_id: str) -> None:
+        """Build the stage. It has no checkpoint: if stopped, partial files are removed and it starts over."""
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            if number == signal.SIGUSR2 and explain_stop_signal(job_id) != "preempted":
+                return log_line("the time limit is near; a stage cannot resume later, so it continues")
+            stop.on_signal(number, frame)
+
+        if RUN_ID.fullmatch(str(self.run["filter_model"])):
+            # Its embeddings need the weights of another run.
+            from repro.execute import train_filter_model
+
+            train_filter_model(run_from_fields(self.run), should_stop=stop, progress=log_line)
+        previous_handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
+        try:
+            self._stage().build(log_line)
+        finally:
+            for number, handler in previous_handlers.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def _record_outcome(self, where: JobState, stop: Stop) -> Iterator[None]:
+        """Record that the work begins and how it ended. Ranks other than the first record only their own failure."""
+        item = self.item
+        state = _continue_counters(item, where, self.progress) if self.is_first else where
+        try:
+            with unwrap_stop():
+                if self.is_first:
+                    self._begin(item, state)
+                # No rank works before the first one has begun.
+                any_rank(False, self.num_processes)
+                yield
+        except BaseException as error:
+            self._record_end(item, state, stop, error)
+            raise
+        if self.is_first:
+            peak_bytes = measure_peak_bytes(with_children=True)
+            item.write(replace(state, state="done", reason="", at=time.time(), peak_bytes=peak_bytes))
+
+    def _begin(self, item: WorkItem, state: JobState) -> None:
+        if item.is_cancelled:
+            raise Stopped(CANCELLED)
+        if state.num_in_vain > self.max_requeues:
+            reason = f"{describe_interruptions(state, self.max_requeues)}; the last: {state.reason}"
+            raise RuntimeError(reason)
+        if self.launched_with and self.run["scale"] in CAREFUL_SCALES:
+            _check_same_code(self.launched_with)
+        item.write(replace(state, state="running", reason="", at=time.time()))
+
+    def _record_end(self, item: WorkItem, state: JobState, stop: Stop, error: BaseException) -> None:
+        last = item.read()
+        # A rank that fails makes the others fail, and a rank that stops makes the others lose their connection. The
+        # first report counts.
+        is_first_report = last is not None and last.state == "running"
+        if not self.is_first and (isinstance(error, Stopped) or stop() or not is_first_report):
+            return
+        if self.num_processes > 1 and last is not None and last.state == "failed":
+            return
+        if isinstance(error, Stopped):
+            ended = self._describe_interruption(item, state, stop.reason or str(error))
+        else:
+            lines = "".join(traceback.format_exception(error))
+            reason = f"{type(error).__name__}: {error}"
+            if not self.is_first:
+                reason = f"rank {os.environ['RANK']} on {socket.gethostname()}: {reason}"
+            ended = replace(state, state="failed", reason=reason, trace=lines)
+        item.write(replace(ended, at=time.time(), peak_bytes=measure_peak_bytes(with_children=True)))
+
+    def _describe_interruption(self, item: WorkItem, state: JobState, reason: str) -> JobState:
+        if item.is_cancelled:
+            return replace(state, state="failed", reason=f"{CANCELLED}, by repro cancel")
+        if state.job_id and explain_stop_signal(state.job_id) == "cancelled":
+            return replace(state, state="failed", reason=f"{CANCELLED}, in Slurm")
+        return replace(_count_interruption(state, self.progress()), state="interrupted", reason=reason)
+
+
+def _continue_counters(item: WorkItem, where: JobState, progress: Callable[[], int]) -> JobState:
+    """Return the state of this attempt with the counters of the last one."""
+    last = item.read() or JobState(state="done")
+    state = replace(
+        where,
+        num_interruptions=last.num_interruptions,
+        num_in_vain=last.num_in_vain,
+        reached=last.reached,
+        reason=last.reason,
+        at=time.time(),
+    )
+    # The lease of a run is held by this job, so only a stage can have another owner.
+    has_other_owner = item.kind == "stage" and get_live_owner(item.lease_folder) is not None
+    # An end without a report counts as an interruption.
+    if last.state == "running" and not has_other_owner:
+        state = replace(_count_interruption(state, progress()), reason="its process died")
+    return state
+
+
+def _count_interruption(state: JobState, reached: int) -> JobState:
+    """Return the state with one more interruption, which is in vain if the run made no progress since the last one."""
+    return replace(
+        state,
+        num_interruptions=state.num_interruptions + 1,
+        num_in_vain=0 if reached > state.reached else state.num_in_vain + 1,
+        reached=reached,
+    )
 
 
 def _check_same_code(launched_with: Mapping[str, Any]) -> None:
@@ -156,91 +246,20 @@ def describe_interruptions(state: JobState, max_requeues: int) -> str:
     return f"interrupted {state.num_in_vain} times without progress, the limit is {max_requeues}"
 
 
-def _build_stoppable(stage: Stage, stop: Stop, job_id: str) -> None:
-    """Build a stage. A stage has no checkpoint: if stopped, partial files are removed and it starts over."""
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGUSR2 and explain_stop_signal(job_id) != "preempted":
-            return log_line("the time limit is near; a stage cannot resume later, so it continues")
-        stop.on_signal(number, frame)
-
-    previous_handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
-    try:
-        stage.build(log_line)
-    finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)
-
-
 def _stop_if_cancelled(item: WorkItem, stop: Stop) -> None:
     if item.is_cancelled and not stop():
-        stop.reason = "it was cancelled"
+        stop.reason = CANCELLED
 
 
 def _wait_for_lease(item: WorkItem, state: JobState, stop: Stop) -> Lease | None:
-    """Return the lease. Waits only for an earlier attempt of this same job, which may still be ending."""
-    note = {"job_id": state.job_id, "log": state.log}
-    # A requeued job may start before its earlier attempt has released the lease.
+    """Return the lease. Waits for a dead owner, and for an earlier attempt of this same job, which may still be ending."""
     while not stop():
-        lease = acquire(item.lease_folder, note=note)
-        owner = get_last_owner(item.lease_folder)
-        if lease or owner is None or not state.job_id or owner.note.get("job_id") != state.job_id:
+        lease = acquire_unless_alive(item.lease_folder)
+        last = item.read()
+        if lease or not state.job_id or last is None or last.job_id != state.job_id:
             return lease
         time.sleep(1.0)
     raise stop.stopped()
-
-
-class _OutcomeRecorder:
-    """Record how the enclosed block ended."""
-
-    def __init__(self, item: WorkItem, state: JobState, stop: Stop, progress: Callable[[], int]) -> None:
-        self.item, self.stop, self.progress = item, stop, progress
-        last = item.read() or JobState(state="done")
-        # The lease of a run is held by this job, so only a stage can have another owner.
-        has_other_owner = item.kind == "stage" and get_live_owner(item.lease_folder) is not None
-        # An end without a report counts as an interruption.
-        died = last.state == "running" and not has_other_owner
-        self.state = replace(
-            state, num_interruptions=last.num_interruptions, num_in_vain=last.num_in_vain, reached=last.reached
-        )
-        if died:
-            self.state = self._count_interruption()
-        self.former_reason = "its process died" if died else last.reason
-
-    def __enter__(self) -> _OutcomeRecorder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        ended = replace(self.state, state="done")
-        if isinstance(error, Stopped):
-            ended = self._record_interruption(self.stop.reason or str(error))
-        elif error is not None:
-            lines = "".join(traceback.format_exception(error))
-            ended = replace(self.state, state="failed", reason=f"{type(error).__name__}: {error}", trace=lines)
-        self.item.write(replace(ended, at=time.time(), peak_bytes=measure_peak_bytes(with_children=True)))
-
-    def _record_interruption(self, reason: str) -> JobState:
-        if self.item.is_cancelled:
-            return replace(self.state, state="cancelled", reason="it was cancelled, by repro cancel")
-        if self.state.job_id and explain_stop_signal(self.state.job_id) == "cancelled":
-            canceller = find_canceller(self.state.job_id) or "in Slurm"
-            return replace(self.state, state="cancelled", reason=f"it was cancelled, {canceller}")
-        return replace(self._count_interruption(), state="interrupted", reason=reason)
-
-    def _count_interruption(self) -> JobState:
-        """Return the state with one more interruption.
-
-        It counts as in vain if the run made no progress since the last one.
-        """
-        reached = self.progress()
-        return replace(
-            self.state,
-            num_interruptions=self.state.num_interruptions + 1,
-            num_in_vain=0 if reached > self.state.reached else self.state.num_in_vain + 1,
-            reached=reached,
-        )
 
 
 def run_here(run: Run, *, progress: Callable[[str], None]) -> None:

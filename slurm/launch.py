@@ -7,27 +7,25 @@ run trains a model that it shares, the array waits for that run too (afterany).
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import signal
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from submitit import AutoExecutor, JobEnvironment
 from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
-from submitit.slurm.slurm import SlurmExecutor
 
 from repro.stopping import Stopped, delay_stops
 from repro.storage.paths import SOURCES, get_data_folder, get_home, get_sweeps_folder
 from slurm.batches import Batch
 from slurm.job import Job, describe_interruptions
-from slurm.nodes import lead_nodes, make_attempt_id
-from slurm.profiles import Profile, check_lines
-from slurm.ranks import THREADS, follow
+from slurm.profiles import Profile
+from slurm.ranks import THREADS, describe_rank, get_private_folder
 from slurm.scheduler import explain_stop_signal, hide_enclosing_job
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
@@ -42,6 +40,8 @@ PASSED_VARIABLES = (
     *(*HUB_FOLDERS, "HF_HUB_OFFLINE"),
 )
 """Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""
+FIRST_PORT, NUM_PORTS = 20_000, 12_000
+"""Ports where nodes meet: below those that Linux gives to outgoing connections (32768)."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ class SubmittedJob:
     job: Job
 
     def __call__(self) -> str:
-        """Execute the job. If the time limit or preemption interrupts it, it writes a checkpoint and is requeued."""
+        """Execute the job as one task. If interrupted, rank 0 requeues it once the checkpoint is written."""
         environment = JobEnvironment()
+        os.environ.update(describe_task(environment))
         paths = environment.paths
         stop = Stop()
         state = JobState(
@@ -62,11 +63,16 @@ class SubmittedJob:
         requeue = signal.getsignal(signal.SIGUSR2)
         with handle_stop_signals(stop):
             try:
-                return self._do(stop, state, environment.node)
+                return self.job(stop, where=state)
             except Stopped as stopped:
                 print(f"stopped: {stopped}", flush=True)
-        if environment.node:
-            # A nonzero exit status could end the first node while it writes the checkpoint.
+            except Exception as error:
+                # The other ranks may have left before this one.
+                if not (environment.global_rank and stop()):
+                    raise
+                print(f"stopped: {error}", flush=True)
+        if environment.global_rank:
+            # A nonzero exit status would end the first rank while it requeues the job.
             return "followed"
         if callable(requeue) and self._should_requeue(stop, environment.job_id):
             if "SLURM_JOB_ID" in os.environ and not shutil.which("scontrol"):
@@ -75,18 +81,6 @@ class SubmittedJob:
             else:
                 requeue(signal.SIGUSR2, None)
         sys.exit(EXIT_INTERRUPTED)
-
-    def _do(self, stop: Stop, state: JobState, node: int) -> str:
-        """Execute the job. On nodes other than the first, execute the ranks of this node."""
-        if self.job.num_nodes == 1:
-            return self.job(stop, where=state)
-        fields = asdict(self.job)
-        if node == 0:
-            with lead_nodes(fields, make_attempt_id(state.job_id)):
-                return self.job(stop, where=state)
-        with delay_stops():
-            follow(fields, stop, state.job_id, node)
-        return "followed"
 
     def checkpoint(self) -> DelayedSubmission:
         """Return the same job again. The training run resumes from its own checkpoint."""
@@ -106,13 +100,20 @@ class SubmittedJob:
         return stop.signal_number == signal.SIGUSR2 or explain_stop_signal(job_id) == "preempted"
 
 
-class ScriptWriter(SlurmExecutor):
-    """Write the script that submitit would submit, even on machines without Slurm."""
-
-    @classmethod
-    def affinity(cls) -> int:
-        """Return the affinity of a Slurm cluster. Without one, submitit would refuse to construct the executor."""
-        return 2
+def describe_task(environment: JobEnvironment) -> dict[str, str]:
+    """Return the environment variables of the rank that this task of a job is. Empty if the job has one task."""
+    if environment.num_tasks == 1:
+        return {}
+    # Each requeue starts a new attempt, which must not find the store of the last one.
+    attempt = f"{environment.job_id}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+    if environment.num_nodes == 1:
+        store = f"file://{get_private_folder() / attempt}"
+    else:
+        # srun starts on the first node of the job.
+        address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or environment.hostnames[0]
+        store = f"tcp://{address}:{FIRST_PORT + zlib.crc32(attempt.encode()) % NUM_PORTS}"
+    num_local = environment.num_tasks // environment.num_nodes
+    return describe_rank(environment.global_rank, num_local, environment.num_nodes, store)
 
 
 @dataclass
@@ -123,7 +124,6 @@ class Launch:
     sweep: str
     # item -> job id in the queue, including those of earlier launches
     job_ids: dict[str, str] = field(default_factory=dict)
-    cluster: str = "slurm"
     arrays: dict[str, str] = field(default_factory=dict)  # batch name -> job id of its array
     submitted: dict[str, str] = field(default_factory=dict)  # item -> job id
 
@@ -137,10 +137,9 @@ class Launch:
 
         With `retry`, failures of the submitted runs and stages are cleared. Those of a refused batch stay.
         """
-        enclosing_job = os.environ.get("SLURM_JOB_ID")
         for index, batch in enumerate(batches):
             # Everything that Slurm has accepted must be recorded.
-            with delay_stops(), hide_enclosing_job() as num_hidden:
+            with delay_stops(), hide_enclosing_job():
                 # Before the submission, because a job may start at once.
                 restores = [task.item.clear_failure() for task in batch.tasks] if retry else []
                 try:
@@ -152,40 +151,35 @@ class Launch:
                     if isinstance(error, FailedJobError | FailedSubmissionError):
                         raise ValueError(_describe_refusal(batches, index, error)) from error
                     raise
-            if num_hidden and index == 0:
-                progress(f"launched from inside job {enclosing_job}: its {num_hidden} variables are not passed on")
             progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
 
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
         """Return the name of each batch and its exact script, with dependencies given by name."""
         for batch in batches:
             self._record_job(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
-            writer = ScriptWriter(
-                self.folder, max_num_timeout=MAX_REQUEUES_LIMIT, python=make_python_command(self.profile)
-            )
-            # Dependencies hold the names of batches here, because nothing has a job id yet.
-            slurm_parameters: dict[str, Any] = {"dependency": self._format_dependency(batch)}
-            generic_parameters: dict[str, Any] = {}
-            # AutoExecutor, which submits the jobs, divides parameters in the same way.
-            for key, value in make_sbatch_parameters(self.profile, batch, self.sweep).items():
-                if key.startswith("slurm_"):
-                    slurm_parameters[key.removeprefix("slurm_")] = value
-                elif value is not None:
-                    generic_parameters[key] = value
-            writer.update_parameters(**writer._convert_parameters(generic_parameters), **slurm_parameters)
+            writer = self._make_executor(batch)._executor
             if len(batch.tasks) > 1:
                 writer.parameters["map_count"] = len(batch.tasks)
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")
 
-    def _submit(self, batch: Batch) -> list[str]:
-        slurm_options = {"slurm_max_num_timeout": MAX_REQUEUES_LIMIT, "slurm_python": make_python_command(self.profile)}
-        executor = AutoExecutor(self.folder, cluster=self.cluster, **slurm_options)
-        parameters = make_sbatch_parameters(self.profile, batch, self.sweep)
-        executor.update_parameters(**parameters, slurm_dependency=self._format_dependency(batch))
+    def _make_executor(self, batch: Batch) -> AutoExecutor:
+        """Return an executor for one batch. A new one each time, because it keeps an earlier dependency."""
+        python = self.profile.python or shlex.quote(sys.executable)
+        executor = AutoExecutor(
+            self.folder, cluster="slurm", slurm_max_num_timeout=MAX_REQUEUES_LIMIT, slurm_python=python
+        )
+        parameters = make_parameters(self.profile, batch, self.sweep)
+        try:
+            executor.update_parameters(**parameters, slurm_dependency=self._format_dependency(batch))
+        except (NameError, TypeError, ValueError, AssertionError) as error:
+            raise ValueError(f"profile {self.profile.name}: {error}") from error
         # submitit would set its own name as wckey, and AutoExecutor drops None.
-        if not self.profile.wckey:
+        if "slurm_wckey" not in parameters:
             executor._executor.update_parameters(wckey=None)
-        jobs = executor.submit_array([SubmittedJob(task.job) for task in batch.tasks])
+        return executor
+
+    def _submit(self, batch: Batch) -> list[str]:
+        jobs = self._make_executor(batch).submit_array([SubmittedJob(task.job) for task in batch.tasks])
         locations = {
             task.name: {"job_id": job.job_id, "log": str(job.paths.stdout), "script": str(job.paths.submission_file)}
             for task, job in zip(batch.tasks, jobs, strict=True)
@@ -221,89 +215,36 @@ class Launch:
         return ",".join(conditions) or None
 
 
-def make_sbatch_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
-    """Return the submitit parameters of one batch. None selects the site's default."""
-    cpus = profile.cpus_per_run
-    gpus = profile.gpus_per_run
-    gres = profile.gres or None
-    memory_gb = profile.memory_gb
-    minutes = profile.time_minutes
-    partition = profile.partition
+def make_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any]:
+    """Return the submitit parameters of one batch: those of the profile, and what every job of ours needs."""
+    given: dict[str, Any] = {"tasks_per_node": profile.num_processes, **profile.parameters}
     if batch.is_stage:
-        cpus = profile.stage_cpus or cpus
-        gpus = profile.stage_gpus
-        gres = _get_stage_gres(profile)
-        memory_gb = profile.stage_memory_gb or memory_gb
-        minutes = profile.stage_time_minutes or minutes
-        partition = profile.stage_partition or partition
-    chdir = profile.chdir or str(SOURCES)
-    additional = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": chdir, **profile.sbatch}
-    check_lines([sweep, str(get_home()), chdir], "sweep, REPRO_HOME or folder")
-    for character in "%\\":
-        if character in f"{get_home()}{sweep}":
-            raise ValueError(f"REPRO_HOME={get_home()}, sweep {sweep}: logs of Slurm need paths without {character}")
-    return {
+        # One process builds a stage, whatever a run uses.
+        given |= {"nodes": 1, "tasks_per_node": 1, **profile.stage}
+    # TOML has no null: an empty text or 0 removes an option that a table inherits.
+    given = {name: value for name, value in given.items() if value not in ("", 0)}
+    if any(character in f"{get_home()}{sweep}" for character in "%\\\n"):
+        raise ValueError(
+            f"REPRO_HOME={get_home()}, sweep {sweep}: logs of Slurm need paths without %, \\ or line breaks"
+        )
+    cpus = given.get("cpus_per_task")
+    # If a site exports no environment to its jobs, srun would not pass on that of the script either. Since Slurm 22.05
+    # srun no longer inherits the number of cores from sbatch. If one rank fails, the others would wait for it forever.
+    srun = ["--export=ALL", "--kill-on-bad-exit=1", *([f"--cpus-per-task={cpus}"] if cpus else [])]
+    additional = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": str(SOURCES)}
+    return given | {
         "name": f"{sweep}-{'stage' if batch.is_stage else 'runs'}",
-        "timeout_min": minutes,
-        "mem_gb": memory_gb,
-        "cpus_per_task": cpus,
-        "gpus_per_node": None if _names_gpus(gres) else gpus or None,
-        "nodes": 1 if batch.is_stage else profile.num_nodes,
-        "tasks_per_node": 1,
+        "timeout_min": given.get("timeout_min", profile.time_minutes),
         "stderr_to_stdout": True,
-        "slurm_partition": partition or None,
-        "slurm_account": profile.account or None,
-        "slurm_qos": profile.qos or None,
-        "slurm_constraint": profile.constraint or None,
-        "slurm_exclude": profile.exclude or None,
-        "slurm_gres": gres,
-        "slurm_wckey": profile.wckey or None,
-        "slurm_signal_delay_s": profile.warning_seconds,
         "slurm_array_parallelism": batch.num_at_once,
-        "slurm_setup": _list_setup_lines(profile, cpus),
-        # If a site exports no environment to its jobs, srun would not pass on that of the script either. Since
-        # Slurm 22.05 srun no longer inherits the number of cores from sbatch.
-        "slurm_srun_args": ["--export=ALL", *([f"--cpus-per-task={cpus}"] if cpus else []), *profile.srun],
-        "slurm_additional_parameters": additional,
+        "slurm_setup": [*_list_setup_lines(cpus), *given.get("slurm_setup", ())],
+        "slurm_srun_args": [*srun, *given.get("slurm_srun_args", ())],
+        "slurm_additional_parameters": additional | given.get("slurm_additional_parameters", {}),
     }
 
 
-def _get_stage_gres(profile: Profile) -> str | None:
-    """Return the request of a stage: that of a run with the number of GPUs of a stage. None if nothing is left."""
-    parts = []
-    for part in filter(None, profile.gres.split(",")):
-        # "gpu:a100:8", or "gpu:a100" for one. "gpu:8" has no type.
-        counted = re.fullmatch(r"(gpu(?::(?!\d+$)[^:,()]+)?)(:\d+)?", part)
-        if not _names_gpus(part):
-            parts.append(part)
-        elif profile.stage_gpus:
-            parts.append(f"{counted[1]}:{profile.stage_gpus}" if counted else part)
-    return ",".join(parts) or None
-
-
-def _names_gpus(gres: str | None) -> bool:
-    """Return whether a request of --gres is, among others, for GPUs or parts of them."""
-    return any(part.partition(":")[0] in ("gpu", "shard", "mps") for part in (gres or "").split(","))
-
-
-def make_python_command(profile: Profile) -> str:
-    """Return the shell words that start python in a job. $VARIABLES of the job are expanded."""
-    command = [*profile.launcher, profile.python or sys.executable]
-    return " ".join(_quote_expandable(word) for word in command)
-
-
-def _quote_expandable(word: str) -> str:
-    """Quote a word for the shell so that only $VARIABLE and ${VARIABLE} are expanded."""
-    if "$" not in word:
-        return shlex.quote(word)
-    # Inside double quotes these characters are special. A dollar sign stays if it begins a variable.
-    escaped = re.sub(r"""([\\"`]|\$(?![A-Za-z_{]))""", r"\\\1", word)
-    return f'"{escaped}"'
-
-
-def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
-    lines = [f"module load {shlex.quote(module)}" for module in profile.modules]
-    lines += [
+def _list_setup_lines(cpus: int | None) -> list[str]:
+    lines = [
         f"export REPRO_HOME={shlex.quote(str(get_home()))}",
         # An empty entry would stand for the job's current folder.
         f"export PYTHONPATH={shlex.quote(str(SOURCES))}${{PYTHONPATH:+:$PYTHONPATH}}",
@@ -317,11 +258,9 @@ def _list_setup_lines(profile: Profile, cpus: int | None) -> list[str]:
     # jobs start in another folder
     passed |= {name: str(Path(passed[name]).expanduser().absolute()) for name in HUB_FOLDERS if passed.get(name)}
     lines += [f"export {name}={shlex.quote(value)}" for name, value in passed.items()]
-    if profile.scratch:
-        lines.append(f'export TMPDIR={_quote_expandable(profile.scratch)}; mkdir -p "$TMPDIR"')
     if cpus:
         lines.append("export " + " ".join(f"{name}={cpus}" for name in THREADS))
-    return [*lines, *profile.setup]
+    return lines
 
 
 def _describe_refusal(batches: Sequence[Batch], index: int, error: Exception) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from repro.planning.pairs import count_pairs
 from repro.spec import Run
@@ -20,148 +19,88 @@ from repro.text import format_suggestion, shorten
 SHIPPED_FILE = Path(__file__).with_name("profiles.toml")
 QUEUE_KINDS = ("local", "slurm")
 """Where the jobs of a profile run: a local queue or Slurm."""
+MAX_SHARDS = 10_000
+"""Each shard is a job with a folder and a state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """One job shape at one site. Each field is a key of the file. Empty strings and None select the site's default."""
+    """One job shape at one site: some settings of our own, and parameters that submitit passes to sbatch."""
 
     name: str
     on: str = "slurm"  # local (a queue on this machine) or slurm
-    # options for sbatch
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    constraint: str = ""
-    # Replaces the request for GPUs if a site counts them by type, e.g. "gpu:a100:1". Must name as many GPUs as
-    # gpus_per_run, which sets the number of processes. Stages use the same type.
-    gres: str = ""
-    exclude: str = ""
-    wckey: str = ""  # for sites that account by it
-    # Start folder of the jobs. Empty: the checkout, whatever folder the launch starts in.
-    chdir: str = ""
-    # any other sbatch option, by its long name
-    sbatch: dict[str, str] = field(default_factory=dict)
-    # resources per run (per node if there are several)
-    num_nodes: int = 1
-    cpus_per_run: int | None = None  # shared as threads by its processes on a node
-    gpus_per_run: int = 0
-    processes_per_run: int | None = None  # data-parallel processes, by default one per GPU
-    memory_gb: float | None = None
-    time_minutes: int = 60
-    # behaviour of a sweep
     # Parallel runs. Locally by default one per GPU, or one per two cores (one per core below four cores).
     num_at_once: int | None = None
-    # Seconds before the time limit at which a checkpoint is written.
-    warning_seconds: int = 90
     # Consecutive interruptions without progress before a run counts as failed.
     max_requeues: int = 10
-    # environment
-    modules: tuple[str, ...] = ()  # for `module load`
-    setup: tuple[str, ...] = ()  # shell lines before the run, e.g. to activate a conda environment
-    # Words before python, for example of a container: ["apptainer", "exec", "--nv", "cde.sif"].
-    launcher: tuple[str, ...] = ()
-    srun: tuple[str, ...] = ()  # further srun options, e.g. "--container-image=cde.sqsh"
-    python: str = ""  # interpreter of the jobs, by default the launcher's
-    scratch: str = ""  # TMPDIR of the jobs, e.g. "/scratch/$USER/$SLURM_JOB_ID"
-    # resources of a stage, if they differ from those of a run
-    stage_partition: str = ""
-    stage_cpus: int | None = None
-    stage_gpus: int = 0
-    stage_memory_gb: float | None = None
-    stage_time_minutes: int | None = None
+    # Shell words that start python in a job, by default the launcher's interpreter. $VARIABLES are expanded.
+    python: str = ""
     # Shards of tokens, embeddings and keys, each a separate job: either their number, or the pairs per shard if the
     # number of pairs is known in advance.
     num_shards: int | None = None
     pairs_per_shard: int | None = None
+    # Parameters of `submitit.AutoExecutor.update_parameters`, for example timeout_min, mem_gb or slurm_partition. A
+    # local queue reads cpus_per_task, gpus_per_node and tasks_per_node.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    # Parameters of a stage that differ from those of a run.
+    stage: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for invalid values."""
-        for profile_field in fields(self):
-            check_lines(getattr(self, profile_field.name), f"profile {shorten(self.name)!r}: {profile_field.name}")
+        """Raise ValueError for values that would silently start other jobs than requested."""
         if self.on not in QUEUE_KINDS:
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
-        for name, value in vars(self).items():
-            minimum = MINIMA.get(name, 0)
-            maximum = MAXIMA.get(name, DEFAULT_MAXIMUM)
-            if isinstance(value, int | float) and not minimum <= value <= maximum:  # also rejects nan
-                limits = f"at least {minimum} and at most {maximum}"
-                raise ValueError(f"profile {self.name}: {name}={value}; must be {limits}")
-        if self.num_nodes > 1 and self.on != "slurm":
-            raise ValueError(f"profile {self.name}: num_nodes={self.num_nodes} needs on='slurm'")
-        num_gpus = _count_gpus(self.gres)
-        if num_gpus is not None and num_gpus != self.gpus_per_run:
-            problem = f"gres={self.gres!r} requests {num_gpus} GPUs, and gpus_per_run={self.gpus_per_run}"
-            raise ValueError(f"profile {self.name}: {problem}; set gpus_per_run={num_gpus}, or change gres")
-        if self.gpus_per_run:
-            check_processes_per_gpu(self.name, self.num_processes, self.gpus_per_run)
+        counts = {name: getattr(self, name) for name in ("num_at_once", "num_shards", "pairs_per_shard")}
+        counts |= {
+            name: self.parameters.get(name) for name in ("timeout_min", "nodes", "tasks_per_node", "cpus_per_task")
+        }
+        for name, value in counts.items():
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"profile {self.name}: {name}={value!r}; must be a whole number of at least 1")
+        memory = self.parameters.get("mem_gb", 1)
+        if isinstance(memory, bool) or not isinstance(memory, int | float) or not 0 < memory < float("inf"):
+            raise ValueError(f"profile {self.name}: mem_gb={memory!r}; must be a number above 0")
+        if (self.num_shards or 0) > MAX_SHARDS:
+            raise ValueError(f"profile {self.name}: num_shards={self.num_shards}; the maximum is {MAX_SHARDS}")
         if self.num_shards and self.pairs_per_shard:
-            options = f"num_shards={self.num_shards} and pairs_per_shard={self.pairs_per_shard}"
-            raise ValueError(f"profile {self.name}: {options} both set the number of shards; keep one")
-        if self.on == "slurm" and self.warning_seconds >= self.time_minutes * 60:
-            warning = f"warning_seconds={self.warning_seconds}"
-            raise ValueError(f"profile {self.name}: {warning} leaves nothing of time_minutes={self.time_minutes}")
+            raise ValueError(f"profile {self.name}: num_shards and pairs_per_shard both set the number; keep one")
+        if self.num_nodes > 1 and self.on != "slurm":
+            raise ValueError(f"profile {self.name}: nodes={self.num_nodes} needs on='slurm'")
+        if 0 < self.gpus_per_run < self.num_processes:
+            problem = f"tasks_per_node={self.num_processes} with {self.gpus_per_run} GPUs per node"
+            raise ValueError(f"profile {self.name}: {problem}; each process needs its own")
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of one run."""
+        return int(self.parameters.get("nodes", 1))
+
+    @property
+    def gpus_per_run(self) -> int:
+        """GPUs of one run per node."""
+        return int(self.parameters.get("gpus_per_node", 0))
 
     @property
     def num_processes(self) -> int:
-        """Data-parallel processes of one run per node."""
-        return self.processes_per_run or max(1, self.gpus_per_run)
+        """Data-parallel processes of one run per node: one per GPU, unless tasks_per_node sets another number."""
+        return int(self.parameters.get("tasks_per_node", max(1, self.gpus_per_run)))
+
+    @property
+    def cpus_per_process(self) -> int | None:
+        """Cores of each process, or None for the default of the site or the machine."""
+        return self.parameters.get("cpus_per_task")
+
+    @property
+    def memory_gb(self) -> float | None:
+        """Memory of one run per node in GiB, or None for the default of the site."""
+        return self.parameters.get("mem_gb")
+
+    @property
+    def time_minutes(self) -> int:
+        """Time limit of a job. A run that needs longer resumes in the next job."""
+        return int(self.parameters.get("timeout_min", 60))
 
 
-def check_processes_per_gpu(name: str, num_processes: int, num_gpus: int) -> None:
-    """Raise ValueError if the processes of a run would share a GPU."""
-    if num_processes > num_gpus:
-        raise ValueError(
-            f"profile {name}: processes_per_run={num_processes} with {num_gpus} GPUs per run; each process needs its own"
-        )
-
-
-def _count_gpus(gres: str) -> int | None:
-    """Return the number of GPUs that Slurm's option --gres requests, or None if it names none."""
-    requests = [request.split(":") for request in gres.split(",")]
-    # "gpu" and "gpu:a100" request one.
-    counts = [int(words[-1]) if words[-1].isdecimal() else 1 for words in requests if words[0] == "gpu"]
-    return sum(counts) if counts else None
-
-
-DEFAULT_MAXIMUM = 10**6
-"""Upper limit of any amount. No site has more of anything, and no job may run for years."""
-# each shard is a job with a folder and a state
-MAXIMA = {"pairs_per_shard": 10**12, "num_shards": 10_000}
-MINIMA = {
-    **dict.fromkeys(("time_minutes", "num_at_once", "processes_per_run", "cpus_per_run"), 1),
-    **dict.fromkeys(("stage_cpus", "stage_time_minutes"), 1),
-    **dict.fromkeys(("num_nodes", "num_shards", "pairs_per_shard"), 1),
-    **dict.fromkeys(("memory_gb", "stage_memory_gb"), 0.001),
-}
-"""Lower limits of amounts. The default is 0."""
-FORBIDDEN_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-"""A line break or any other control character except a tab."""
-OPTION = re.compile(r"[a-z][a-z0-9-]*")
-
-
-def check_lines(value: Any, label: str) -> None:
-    """Raise ValueError if a value, or a nested one, has a line break, which would add a line to a job's script."""
-    if isinstance(value, Mapping):
-        value = [*value, *value.values()]
-    if isinstance(value, list | tuple):
-        for item in value:
-            check_lines(item, label)
-    elif isinstance(value, str) and FORBIDDEN_CHARACTER.search(value):
-        raise ValueError(f"{label}={shorten(repr(value))} contains a line break or a control character; write one line")
-
-
-# By the name in the annotation of a field: the types that TOML gives, and the form in the message. The order matters,
-# because the annotation of a tuple or a dict also names the type of its items.
-TOML_FORMS: dict[str, tuple[tuple[type, ...], str]] = {
-    "tuple": ((list,), 'a list of texts, for example ["cuda/12.4"]'),
-    "dict": ((dict,), 'a table, for example { mail-type = "FAIL" }'),
-    "float": ((int, float), "a number, for example 1.5"),
-    "int": ((int,), "a whole number, for example 8"),
-    "str": ((str,), 'a text in quotes, for example "gpu"'),
-}
-SHARDING_KEYS = ("num_shards", "pairs_per_shard")
-KEYS = (*(key.name for key in fields(Profile) if key.name != "name"), "extends")
+OWN_KEYS = tuple(key.name for key in fields(Profile) if key.name not in ("name", "parameters"))
 
 
 def get_user_file() -> Path:
@@ -176,7 +115,9 @@ def load_profile(name: str) -> Profile:
     if name not in tables:
         hint = format_suggestion(name, tables, likeness=0.6) or ";"
         raise ValueError(f"unknown profile {name!r}{hint} choose one of {sorted(tables)}, or add to {get_user_file()}")
-    return Profile(name=name, **_resolve_values(name, tables, ()))
+    values = _resolve_values(name, tables, ())
+    own = {key: values.pop(key) for key in OWN_KEYS if key in values}
+    return Profile(name=name, **own, parameters=values)
 
 
 def choose(name: str | None, on: str | None) -> Profile:
@@ -217,43 +158,23 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _resolve_values(name: str, tables: dict[str, dict[str, Any]], chain: tuple[str, ...]) -> dict[str, Any]:
+def _resolve_values(name: str, tables: Mapping[str, dict[str, Any]], chain: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of a profile with those that it inherits. Tables inside a profile are merged."""
     values = dict(tables[name])
-    unknown = sorted(set(values) - set(KEYS))
-    if unknown:
-        hint = format_suggestion(unknown[0], KEYS, likeness=0.6)
-        raise ValueError(f"profile {name}: unknown key {unknown}{hint or ';'} a profile has {list(KEYS)}")
     parent = values.pop("extends", None)
-    if parent is not None and (parent not in tables or parent in (*chain, name)):
-        raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
+    if parent is None:
+        return values
     # `chain` holds the profiles so far, which stops a cycle of `extends`.
-    inherited = _resolve_values(parent, tables, (*chain, name)) if parent else {}
+    if not isinstance(parent, str) or parent not in tables or parent in (*chain, name):
+        raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
+    inherited = _resolve_values(parent, tables, (*chain, name))
     # Either way of setting the shards replaces the other.
-    if values.keys() & set(SHARDING_KEYS):
-        inherited = {key: value for key, value in inherited.items() if key not in SHARDING_KEYS}
-    return inherited | {key: _validate_value(name, key, value) for key, value in values.items()}
-
-
-def _validate_value(name: str, key: str, value: Any) -> Any:
-    annotation = str(get_type_hints(Profile)[key])
-    types, form = next(expected for kind, expected in TOML_FORMS.items() if kind in annotation)
-    is_valid = isinstance(value, types) and not isinstance(value, bool)
-    if isinstance(value, list):
-        is_valid = is_valid and all(isinstance(item, str) for item in value)
-    if not is_valid:
-        raise ValueError(f"profile {name}: {key}={shorten(repr(value))}; must be {form}")
-    if isinstance(value, dict):
-        _check_options(name, key, value)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _check_options(name: str, key: str, options: Mapping[str, Any]) -> None:
-    for option, value in options.items():
-        if not OPTION.fullmatch(option):
-            raise ValueError(f"profile {name}: {key} has {option!r}; name options of sbatch as in --mail-type")
-        # True stands for an option without a value.
-        if value is False or not isinstance(value, str | int | float):
-            raise ValueError(f"profile {name}: {key}.{option}={value!r}; must be a str, a number or true")
+    if values.keys() & {"num_shards", "pairs_per_shard"}:
+        inherited = {key: value for key, value in inherited.items() if key not in ("num_shards", "pairs_per_shard")}
+    for key, value in values.items():
+        is_merged = isinstance(value, dict) and isinstance(inherited.get(key), dict)
+        inherited[key] = inherited[key] | value if is_merged else value
+    return inherited
 
 
 def count_shards(run: Run, profile: Profile) -> int:
@@ -271,8 +192,7 @@ def count_shards(run: Run, profile: Profile) -> int:
     if profile.pairs_per_shard is None:
         return 1
     num_shards = max(1, math.ceil((num_pairs or 0) / profile.pairs_per_shard))
-    maximum = MAXIMA["num_shards"]
-    if num_shards > maximum:
+    if num_shards > MAX_SHARDS:
         setting = f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard}"
-        raise ValueError(f"{setting} splits run {run_id(run)} into {num_shards} shards; the maximum is {maximum}")
+        raise ValueError(f"{setting} splits run {run_id(run)} into {num_shards} shards; the maximum is {MAX_SHARDS}")
     return num_shards

@@ -89,10 +89,10 @@ def _list_partial_paths(folder: Path) -> list[Path]:
 
 
 def _is_abandoned(part: Path) -> bool:
-    """Return whether a partial file is abandoned: its owner is dead or, without a lease, nothing in it changed recently."""
+    """Return whether a partial file is abandoned: its process is gone, or nothing changed recently."""
     owner = get_part_owner(part)
-    if owner is not None:
-        return not owner.is_alive
+    if owner is not None and (owner.is_alive or owner.is_gone):
+        return owner.is_gone
     content = part.rglob("*") if part.is_dir() else ()
     # A file can disappear between the listing and its stat.
     stats = [_read_stat(path) for path in (part, *content)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import subprocess
@@ -30,10 +29,11 @@ SITE_VARIABLES = (
 
 @dataclass(frozen=True)
 class Queued:
-    """A job in the queue: its state (PENDING, RUNNING, COMPLETING, …) and the scheduler's reason."""
+    """A job in the queue: its state (PENDING, RUNNING, COMPLETING, …), the scheduler's reason, and its user."""
 
     state: str
     reason: str
+    user: str = ""
 
 
 def run_command(*command: str) -> str | None:
@@ -59,14 +59,23 @@ def get_max_array_size() -> int | None:
     return max(1, int(match.group(1))) if match else None
 
 
-def fetch_queue() -> Mapping[str, Queued] | None:
-    """Return our jobs in the queue by id (array tasks as 12_3), or None if Slurm does not respond."""
-    text = run_command("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r")
+def fetch_queue(job_ids: Iterable[str]) -> Mapping[str, Queued] | None:
+    """Return those of these jobs that are in the queue, by id (array tasks as 12_3). None if Slurm does not respond.
+
+    Jobs are requested by id, because other users of this folder may have submitted them.
+    """
+    arrays = sorted({job_id.partition("_")[0] for job_id in job_ids})
+    if not arrays:
+        return {}
+    # A single id that has left the queue would be an error. Of several, Slurm returns those that it knows.
+    text = run_command(
+        "squeue", f"--jobs={','.join([*arrays, arrays[0]])}", "--array", "--noheader", "--format=%i|%T|%u|%r"
+    )
     if text is None:
         return None
-    # At most two splits, because a reason may contain the separator.
-    rows = [line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2]
-    return {identifier.strip(): Queued(state.strip(), reason.strip()) for identifier, state, reason in rows}
+    # At most three splits, because a reason may contain the separator.
+    rows = [line.split("|", 3) for line in text.splitlines() if line.count("|") >= 3]
+    return {id.strip(): Queued(state.strip(), reason.strip(), user.strip()) for id, state, user, reason in rows}
 
 
 def fetch_job_outcome(job_id: str) -> str | None:
@@ -105,18 +114,6 @@ def explain_stop_signal(job_id: str) -> str:
     return "cancelled" if is_ending and not is_at_limit else ""
 
 
-def find_canceller(job_id: str) -> str:
-    """Return "by NAME" if Slurm's accounting recorded who cancelled a job, else ""."""
-    text = run_command("sacct", "--jobs", job_id, "--noheader", "--parsable2", "--allocations", "--format=State") or ""
-    match = re.search(r"CANCELLED by (\d+)", text)
-    if match is None:
-        return ""
-    try:
-        return f"by {pwd.getpwuid(int(match[1])).pw_name}"
-    except KeyError:
-        return f"by user {match[1]}"
-
-
 def _parse_duration(span: str) -> float:
     """Return the seconds in Slurm's format [days-]hours:minutes:seconds, infinity for UNLIMITED."""
     days, _, clock = span.rpartition("-")
@@ -127,8 +124,8 @@ def _parse_duration(span: str) -> float:
 
 
 @contextmanager
-def hide_enclosing_job() -> Iterator[int]:
-    """Hide the environment of the enclosing Slurm job, if any, and yield the number of hidden variables.
+def hide_enclosing_job() -> Iterator[None]:
+    """Hide the environment of the enclosing Slurm job, if any.
 
     `sbatch` would pass them on. Jobs submitted from inside an array task would then take its task number for their own,
     and `srun` would find two contradictory memory settings. Outside of a job nothing is hidden.
@@ -139,7 +136,7 @@ def hide_enclosing_job() -> Iterator[int]:
         names += [name for name in GPU_VARIABLES if name in os.environ]
     removed = {name: os.environ.pop(name) for name in names} if is_inside else {}
     try:
-        yield len(removed)
+        yield
     finally:
         os.environ.update(removed)
 

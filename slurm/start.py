@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repro.pipeline.corpora import check_available
 from repro.planning.clusters import find_oversized
@@ -18,18 +21,20 @@ from repro.storage.lease import acquire, get_last_owner, get_live_owner
 from repro.storage.paths import get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
-from slurm.batches import order_batches
+from slurm.batches import Batch, order_batches
 from slurm.limits import list_exceeded_limits, make_profile_plan
 from slurm.local import make_local_slots, run_locally
 from slurm.profiles import Profile
 from slurm.scheduler import cancel as scancel
 from slurm.scheduler import get_max_array_size
 from slurm.states import get_run_item
-from slurm.status import RunStatus, Snapshot, read_stage_state
+from slurm.status import RunStatus, Snapshot
 from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_run
 
+if TYPE_CHECKING:
+    from slurm.launch import Launch
+
 Progress = Callable[[str], None]
-DEFAULT_ARRAY_SIZE = 1000
 LEFT_OUT = "left out"
 """Outcome of a requested item that was not started."""
 
@@ -37,7 +42,7 @@ LEFT_OUT = "left out"
 def start(
     runs: Sequence[Run], profile: Profile, *, sweep: str, progress: Progress, retry: bool = False
 ) -> dict[str, str]:
-    """Start missing runs, with `retry` also failed and cancelled ones.
+    """Start missing runs, with `retry` also failed ones.
 
     Return the outcome of each item (local) or its job (Slurm), including skipped ones.
 
@@ -46,23 +51,28 @@ def start(
     """
     code = check_code(runs)
     with hold_launch_lock(progress):
-        tasks, skipped = _select_tasks(runs, profile, retry=retry, code=code, progress=progress)
+        # Read under the lock, so that jobs which another launcher has just submitted are seen.
+        snapshot = Snapshot()
+        tasks, skipped = _select_tasks(runs, profile, snapshot, retry=retry, code=code, progress=progress)
         to_start = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
         check_available(to_start)
         check_encoders(to_start)
         outcomes = dict.fromkeys(skipped, LEFT_OUT)
         if not tasks:
             return outcomes
-        max_array_size = _read_max_array_size() if profile.on == "slurm" else 0
-        slots = [] if profile.on == "slurm" else make_local_slots(profile)
         if profile.on == "slurm":
-            return outcomes | _start_on_slurm(tasks, profile, sweep, max_array_size, retry, progress)
+            launch, batches = _prepare_slurm(tasks, profile, sweep, snapshot)
+            for line in list_exceeded_limits(make_profile_plan(to_start, profile), profile):
+                progress(line)
+            launch.submit(batches, progress, retry=retry)
+            return outcomes | launch.submitted
+        slots = make_local_slots(profile)
         # Only after all checks: a refused launch must keep the reason why a run failed.
         if retry:
             for task in tasks:
                 task.item.clear_failure()
     # The local queue runs for hours, so it starts after the lock is released.
-    return outcomes | run_locally(tasks, slots, sweep=sweep, progress=progress)
+    return outcomes | run_locally(add_run_dependencies(tasks, {}), slots, sweep=sweep, progress=progress)
 
 
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, retry: bool = False) -> Iterator[tuple[str, str]]:
@@ -70,55 +80,33 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, retry: bool = 
     if profile.on != "slurm":
         hint = "`launch` without --dry-run starts the runs here, `plan` lists them"
         raise ValueError(f"profile {profile.name} is this machine's queue, which has no script to print; {hint}")
-    code = check_code(runs)
-    tasks, _ = _select_tasks(runs, profile, retry=retry, code=code, progress=lambda line: None)
-    yield from _list_scripts(tasks, profile, sweep)
+    snapshot = Snapshot()
+    tasks, _ = _select_tasks(runs, profile, snapshot, retry=retry, code=check_code(runs), progress=lambda line: None)
+    launch, batches = _prepare_slurm(tasks, profile, sweep, snapshot)
+    yield from launch.scripts(batches)
 
 
-def _list_scripts(tasks: Sequence[Task], profile: Profile, sweep: str) -> Iterator[tuple[str, str]]:
+def _prepare_slurm(
+    tasks: Sequence[Task], profile: Profile, sweep: str, snapshot: Snapshot
+) -> tuple[Launch, list[Batch]]:
+    """Return the launch and its batches: all jobs except stages that are in the queue already."""
+    # Imported late, because submitit is slow.
     from slurm.launch import Launch
 
-    size = get_max_array_size() or DEFAULT_ARRAY_SIZE
-    batches = order_batches(
-        add_run_dependencies(tasks, {}), max_array_size=size, num_at_once=profile.num_at_once or size
-    )
-    yield from Launch(profile, sweep).scripts(batches)
-
-
-def _read_max_array_size() -> int:
     size = get_max_array_size()
     if size is None:
         raise ValueError(
             "Slurm does not respond here (scontrol show config); launch on a login node, or without --profile for this machine"
         )
-    return size
-
-
-def _start_on_slurm(
-    tasks: list[Task], profile: Profile, sweep: str, max_array_size: int, retry: bool, progress: Progress
-) -> dict[str, str]:
-    from slurm.launch import Launch
-
-    # Read under the lock, so that jobs which another launcher has just submitted are seen.
-    snapshot = Snapshot()
     live_jobs = snapshot.map_slurm_jobs()
-    queued_owners = _map_queued_owners(snapshot, live_jobs)
     new_tasks = [
         task
         for task in tasks
         if task.item.kind == "run" or not live_jobs.keys() & {task.name, find_parent_stage(task.name)}
     ]
-    batches = order_batches(
-        add_run_dependencies(new_tasks, queued_owners),
-        max_array_size=max_array_size,
-        num_at_once=profile.num_at_once or max_array_size,
-    )
-    runs = [run_from_fields(task.job.run) for task in new_tasks if task.item.kind == "run"]
-    for line in list_exceeded_limits(make_profile_plan(runs, profile), profile):
-        progress(line)
-    launch = Launch(profile, sweep, job_ids=live_jobs)
-    launch.submit(batches, progress, retry=retry)
-    return launch.submitted
+    ordered = add_run_dependencies(new_tasks, _map_queued_owners(snapshot, live_jobs))
+    batches = order_batches(ordered, max_array_size=size, num_at_once=profile.num_at_once or size)
+    return Launch(profile, sweep, job_ids=live_jobs), batches
 
 
 def _map_queued_owners(snapshot: Snapshot, live_jobs: Iterable[str]) -> dict[str, str]:
@@ -147,10 +135,15 @@ def hold_launch_lock(progress: Progress) -> Iterator[None]:
 
 
 def _select_tasks(
-    runs: Sequence[Run], profile: Profile, *, retry: bool, code: dict[str, object], progress: Progress
+    runs: Sequence[Run],
+    profile: Profile,
+    snapshot: Snapshot,
+    *,
+    retry: bool,
+    code: dict[str, object],
+    progress: Progress,
 ) -> tuple[list[Task], list[str]]:
     """Return the jobs to start and the names of skipped items, after logging the reason for each."""
-    snapshot = Snapshot()
     statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
     missing = [run for run, status in statuses.items() if status.may_launch(profile.on, retry=retry)]
     # A launch never overwrites an unreadable record.
@@ -165,11 +158,9 @@ def _select_tasks(
         skipped |= _find_blocked(tasks)
     chosen = [run for run in possible if run_id(run) not in skipped]
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
-    stopped_ids: list[str] = []
-    if not retry:
-        stopped_ids = [status.id for status in statuses.values() if status.state in ("failed", "cancelled")]
-    if stopped_ids:
-        message += f", {len(stopped_ids)} failed or cancelled (--retry restarts them)"
+    failed = [] if retry else [status.id for status in statuses.values() if status.state == "failed"]
+    if failed:
+        message += f", {len(failed)} failed or cancelled (--retry restarts them)"
     progress(message)
     waiting = [status for status in statuses.values() if status.live_on == "slurm"]
     if waiting and snapshot.queue is None:
@@ -179,7 +170,7 @@ def _select_tasks(
         )
     for reason in skipped.values():
         progress(f"skipped: {reason}")
-    return [task for task in tasks if task.name not in skipped], [*skipped, *stopped_ids]
+    return [task for task in tasks if task.name not in skipped], [*skipped, *failed]
 
 
 def _find_blocked(tasks: list[Task]) -> dict[str, str]:
@@ -187,9 +178,9 @@ def _find_blocked(tasks: list[Task]) -> dict[str, str]:
     blocked: dict[str, str] = {}
     # Stages come before everything that needs them, so one pass suffices.
     for task in tasks:
-        last = read_stage_state(task.name) if task.item.kind == "stage" else None
-        if last is not None and last.state in ("failed", "cancelled"):
-            blocked[task.name] = f"{task.name}, {last.state}: {last.reason} (--retry restarts it)"
+        last = task.item.read() if task.item.kind == "stage" else None
+        if last is not None and last.state == "failed":
+            blocked[task.name] = f"{task.name}, failed: {last.reason} (--retry restarts it)"
             continue
         blocked_needs = [need for need in task.needs if need in blocked]
         if blocked_needs:
@@ -197,26 +188,45 @@ def _find_blocked(tasks: list[Task]) -> dict[str, str]:
     return blocked
 
 
-def cancel(runs: Sequence[Run]) -> list[RunStatus]:
-    """Cancel all queued and running runs and return them. A running one writes its checkpoint first.
+def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:
+    """Cancel all queued and running runs. Return the status of each, and its user if it is somebody else's.
 
+    A running one writes its checkpoint first. That of another user stops at its next heart-beat, or when it starts.
     Stages that no other queued run waits for are cancelled too, here on Slurm and by a local queue itself.
     """
     snapshot = Snapshot()
     statuses = [(run, snapshot.get_status(run)) for run in dict.fromkeys(runs)]
     active = [(run, status) for run, status in statuses if status.state == "running" or status.live_on]
-    for run, _ in active:
-        # The mark comes before the signal: the stopped job reads it and reports "cancelled", not "interrupted".
-        get_run_item(run).cancel()
-        owner = get_live_owner(get_run_item(run).lease_folder)
+    users = {}
+    for run, status in active:
+        item = get_run_item(run)
+        # The mark comes before the signal: the stopped job reads it and reports that it was cancelled.
+        item.cancel()
+        users[status.id] = _find_other_user(status, snapshot)
+        owner = get_live_owner(item.lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
-        if owner and owner.is_here and not owner.note.get("job_id"):
-            # It may have just ended. A process of another user sees the mark at its next heart-beat.
-            with suppress(ProcessLookupError, PermissionError):
+        if owner and owner.is_here and status.live_on != "slurm":
+            try:
                 os.kill(owner.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass  # it has just ended
+            except PermissionError:
+                users[status.id] = Path(f"/proc/{owner.pid}").owner()
     on_slurm = [status for _, status in active if status.live_on == "slurm"]
     scancel([status.job_id for status in on_slurm if status.job_id] + _list_orphaned_stages(on_slurm, snapshot))
-    return [status for _, status in active]
+    return [(status, users[status.id]) for _, status in active]
+
+
+def _find_other_user(status: RunStatus, snapshot: Snapshot) -> str:
+    """Return the user of a job in Slurm's queue if this process may not cancel it, otherwise an empty string."""
+    queued = (snapshot.queue or {}).get(status.job_id) if status.live_on == "slurm" else None
+    if queued is None or os.getuid() == 0:
+        return ""
+    try:
+        own_name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container
+        own_name = str(os.getuid())
+    return "" if queued.user == own_name else queued.user
 
 
 def _list_orphaned_stages(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:

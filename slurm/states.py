@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from repro.spec import Run
 from repro.spec.identity import run_id
@@ -14,14 +13,12 @@ from repro.storage.files import json_object, write_json
 from repro.storage.paths import run_folder
 from repro.storage.stages import Stage
 
-FIELD_TYPES: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class JobState:
     """The last report of a job: its state, the reason, and where to find details."""
 
-    state: str
+    state: str  # running, done, interrupted or failed (also if it was cancelled)
     reason: str = ""
     trace: str = ""  # last traceback
     # Interruptions since the last launch that reset the counters.
@@ -71,7 +68,7 @@ class WorkItem:
             if last is not None:
                 self.write(last)
 
-        if not was_cancelled and (last is None or last.state not in ("failed", "cancelled")):
+        if not was_cancelled and (last is None or last.state != "failed"):
             return lambda: None
         self.reset()
         return restore
@@ -89,18 +86,14 @@ class WorkItem:
         """Return the last state, or None if it never started."""
         path = self.folder / "job.json"
         try:
-            stored = json_object(path)
-        except (ValueError, FileNotFoundError) as error:
-            # Also if another launcher removes it at this moment.
-            if isinstance(error, FileNotFoundError) or isinstance(error.__cause__, FileNotFoundError):
+            return JobState(**json_object(path)) if path.is_file() else None
+        except (TypeError, ValueError) as error:
+            # Another launcher may remove it at this moment.
+            if not path.exists():
                 return None
-            raise ValueError(f"{error}; remove it, and launch again with --retry") from error
-        types = {state_field.name: FIELD_TYPES[str(state_field.type)] for state_field in fields(JobState)}
-        # Unknown fields and values of a wrong type are dropped, because another version may have written them.
-        values = {name: stored[name] for name, kind in types.items() if isinstance(stored.get(name), kind)}
-        if "state" not in values:
-            raise ValueError(f"{path} is not the state of a job; remove it, and launch again with --retry")
-        return JobState(**values)
+            raise ValueError(
+                f"{path} is not the state of a job ({error}); remove it, and launch again with --retry"
+            ) from error
 
 
 def get_run_item(run: Run) -> WorkItem:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from repro.planning.cost import list_training_phases
-from repro.records.store import explain_unreadable, has_record
+from repro.records.store import has_record, read_record
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
-from repro.storage.lease import Owner, get_last_owner, get_live_owner, list_owners
+from repro.storage.lease import Owner, get_last_owner, get_live_owner
 from repro.storage.paths import (
     get_building_folder,
     get_local_records,
@@ -24,7 +24,7 @@ from repro.storage.paths import (
     get_stage_folder,
     run_folder,
 )
-from repro.storage.shards import find_parent_stage, parse_part
+from repro.storage.shards import find_parent_stage
 from repro.storage.stages import STAGE_FILE
 from repro.train.checkpoint import METRICS_FILE
 from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
@@ -32,20 +32,22 @@ from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
 TAIL_BYTES = 2**15
-BUILDING = "being built"
-MAX_SHARDS_SHOWN = 3
 NEVER_LAUNCHED = "never launched"
-STATES = ("recorded", "running", "queued", "interrupted", "failed", "unreadable", "cancelled", "missing")
+STATES = ("recorded", "running", "queued", "failed", "unreadable", "missing")
+LOSSES = ("set_apart_loss", "loss")
+"""Names in a log line: the loss on pairs that are set apart, which not every line has, and that of the step."""
+SCORE = "/mean/ndcg_at_10"
 
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Progress of a running training run, from the last line of its metrics."""
+    """Progress of a training run, from the last lines of its metrics."""
 
     step: int
     num_steps: int | None
     pairs_per_second: float | None
     seconds_left: float | None
+    loss: float | None  # of the last evaluation on pairs that are set apart, otherwise of the last step
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,11 @@ class RunStatus:
     script: str = ""
     num_interruptions: int = 0
     progress: TrainingProgress | None = None
+    score: float | None = None  # mean NDCG@10 of a recorded run
 
     def may_launch(self, on: str, *, retry: bool) -> bool:
         """Return whether a launch on this kind of queue, local or slurm, may start the run."""
-        if self.state in ("failed", "cancelled"):
+        if self.state == "failed":
             return retry
         if self.state in ("recorded", "unreadable"):
             return False
@@ -82,8 +85,9 @@ class Snapshot:
 
     @cached_property
     def queue(self) -> Mapping[str, Queued] | None:
-        """The scheduler's queue, or None if it does not respond."""
-        return fetch_queue()
+        """The jobs of all submissions that are in the scheduler's queue, or None if it does not respond."""
+        locations = (job for entry in self.submissions if entry.on == "slurm" for job in entry.jobs.values())
+        return fetch_queue(job["job_id"] for job in locations)
 
     @cached_property
     def live_queues(self) -> dict[str, Owner]:
@@ -102,82 +106,73 @@ class Snapshot:
                     latest[name] = submission
         return latest
 
-    def get_statuses(self, runs: Iterable[Run]) -> list[RunStatus]:
-        """Return the status of each run."""
-        return [self.get_status(run) for run in runs]
-
     def get_status(self, run: Run) -> RunStatus:
-        """Return the status of a run."""
+        """Return the status of a run.
+
+        The order decides: a record outranks everything, then a living owner, then a failure, then the queue.
+        """
         item = get_run_item(run)
         owner = get_last_owner(item.lease_folder)
         last = item.read()
-        locations = self._list_locations(item, last)
-        # The order decides: a record outranks everything, then a living owner, then the cancel mark, then the last
-        # report.
+        place = self._find_place(item, last)
         if has_record(get_local_records(), run):
-            record_error = explain_unreadable(get_local_records(), run)
-            return RunStatus(item.name, "unreadable" if record_error else "recorded", record_error, **locations)
+            try:
+                metrics = read_record(get_local_records() / f"{item.name}.json").metrics
+            except (ValueError, OSError) as error:
+                return RunStatus(item.name, "unreadable", str(error), **place)
+            score = next((value for name, value in metrics.items() if name.endswith(SCORE)), None)
+            return RunStatus(item.name, "recorded", score=score, **place)
         if owner is not None and owner.is_alive:
-            locations |= {"host": owner.host, "live_on": "slurm" if owner.note.get("job_id") else "local"}
-            return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **locations)
+            place |= {"host": owner.host, "live_on": "slurm" if last and last.job_id else "local"}
+            return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **place)
         if item.is_cancelled:
-            return RunStatus(item.name, "cancelled", "it was cancelled", **locations)
-        locations["live_on"], description = self.find_live_job(item.name)
-        if locations["live_on"]:
+            return RunStatus(item.name, "failed", "it was cancelled", **place)
+        if last is not None and last.state == "failed":
+            return RunStatus(item.name, "failed", last.reason, **place)
+        live_on, reason = self.find_live_job(item.name)
+        if live_on:
             # the job that waits, not the one that reported last
-            locations |= {"job_id": "", **self.latest[item.name].jobs[item.name]}
-        # "done" without a record: the record was removed, so the run is missing again.
-        if last is None or last.state == "done":
-            if last is None:
-                description = self._describe_unstarted(item.name) or description
-            return self._describe_waiting(item, description, locations)
-        if last.state in ("failed", "cancelled"):
-            return _make_failed(item.name, last.state, last.reason, locations)
-        return RunStatus(item.name, "interrupted", _explain_interrupted(last, owner, description), **locations)
+            place |= {"job_id": "", **self.latest[item.name].jobs[item.name], "live_on": live_on}
+        if last is not None and last.state != "done":
+            died = f"its process ended without storing an outcome ({owner})"
+            reason = f"{died if last.state == 'running' else last.reason}; {reason}"
+        elif live_on != "slurm":
+            for stage in self.list_dependencies(item.name):
+                # another process may have built a stage after its job failed
+                failure = None if _is_built(stage) else find_item(stage).read()
+                if failure is not None and failure.state == "failed":
+                    reason = f"stage {stage} failed: {failure.reason}; {failure.log}"
+                    return RunStatus(item.name, "failed", reason, **(place | {"live_on": ""}))
+                reason = self._describe_early_end(stage) or reason
+            reason = self._describe_early_end(item.name) or reason
+        return RunStatus(item.name, "queued" if live_on else "missing", reason, **place)
 
-    def _describe_waiting(self, item: WorkItem, description: str, locations: dict[str, Any]) -> RunStatus:
-        # Slurm's reason says more than the stages, which may be queued again.
-        if locations["live_on"] == "slurm":
-            return RunStatus(item.name, "queued", description, **locations)
-        for stage in self.list_dependencies(item.name):
-            # another process may have built a stage after its job failed
-            if _is_built(stage):
-                continue
-            last = read_stage_state(stage)
-            if last is None:
-                unstarted = self._describe_unstarted(stage)
-                if unstarted:
-                    description = f"stage {stage}: {unstarted}"
-            elif last.state in ("failed", "cancelled"):
-                reason = f"stage {stage} {last.state}: {last.reason}; {last.log}"
-                return _make_failed(item.name, "failed", reason, locations)
-            elif last.state != "done" and not locations["live_on"]:
-                description = f"stage {stage} was last {last.state}: {last.reason}; {last.log}; {description}"
-        return RunStatus(item.name, "queued" if locations["live_on"] else "missing", description, **locations)
+    def _find_place(self, item: WorkItem, last: JobState | None) -> dict[str, Any]:
+        """Return where the last job of an item ran: its job id, host, log and script."""
+        submission = self.latest.get(item.name)
+        place: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
+        if last is not None:
+            place |= {name: getattr(last, name) for name in ("job_id", "host", "log", "script", "num_interruptions")}
+        return place
 
-    def _describe_unstarted(self, name: str) -> str:
+    def _describe_early_end(self, name: str) -> str:
         """Describe a job that has left Slurm's queue with a log but without ever reporting a start."""
         submission = self.latest.get(name)
-        if submission is None or submission.on != "slurm" or self.find_live_job(name)[0]:
+        if submission is None or submission.on != "slurm" or find_item(name).read() or self.find_live_job(name)[0]:
             return ""
         job = submission.jobs[name]
-        message = f"job {job['job_id']} ended before it started; see its log {job['log']}; launch again"
-        return message if Path(job["log"]).is_file() else ""
+        if _is_built(name) or not Path(job["log"]).is_file():
+            return ""
+        return f"{name}: job {job['job_id']} ended before it started; see its log {job['log']}; launch again"
 
-    def list_dependencies(self, name: str) -> list[str]:
-        """Return the stages that a run was launched to wait for, each preceded by its shards."""
-        stages: list[str] = []
-        for stage in self._get_needs(name):
-            stages += [*self._list_shards(stage), stage]
-        return stages
+    def list_dependencies(self, name: str) -> Sequence[str]:
+        """Return the stages that an item was launched to wait for, each preceded by its shards."""
+        needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
+        return [each for need in needs for each in (*self._list_shards(need), need)]
 
     def _list_shards(self, name: str) -> list[str]:
-        """Return the shards that a stage was launched to wait for."""
-        return [need for need in self._get_needs(name) if find_parent_stage(need) == name]
-
-    def _get_needs(self, name: str) -> Sequence[str]:
-        """Return the items that an item was launched to wait for."""
-        return self.latest[name].needs.get(name, ()) if name in self.latest else ()
+        needs = self.latest[name].needs.get(name, ()) if name in self.latest else ()
+        return [need for need in needs if find_parent_stage(need) == name]
 
     def find_live_job(self, name: str) -> tuple[str, str]:
         """Return the kind of queue that will still execute this item, or "", and its description."""
@@ -202,98 +197,63 @@ class Snapshot:
 
     def list_unbuilt_stages(self, statuses: Iterable[RunStatus]) -> dict[str, str]:
         """Return every unbuilt stage that launched runs without a record wait for, with its status."""
-        unbuilt: dict[str, str] = {}
-        for status in statuses:
-            for name in () if status.state == "recorded" else self.list_dependencies(status.id):
-                # Shards are described with their stage.
-                if name not in unbuilt and not find_parent_stage(name) and not _is_built(name):
-                    unbuilt[name] = self._describe_stage(name)
-        return unbuilt
+        names = {
+            name: None
+            for status in statuses
+            for name in (() if status.state == "recorded" else self.list_dependencies(status.id))
+            # Shards are described with their stage.
+            if not find_parent_stage(name) and not _is_built(name)
+        }
+        return {name: self._describe_stage(name) for name in names}
 
     def _describe_stage(self, name: str) -> str:
-        """Return the status of a stage. If it has shards, count those built and describe the others."""
         shards = self._list_shards(name)
-        unbuilt = {shard.rpartition("/")[2]: self._describe_builder(shard) for shard in shards if not _is_built(shard)}
-        if not unbuilt:
-            return self._describe_builder(name)
-        num_shards = parse_part(next(iter(unbuilt))).of
-        building = [part for part, description in unbuilt.items() if description.startswith(BUILDING)]
-        failed = [part for part, description in unbuilt.items() if description.startswith(("failed", "cancelled"))]
-        waiting = [part for part in unbuilt if part not in building and part not in failed]
-        num_built = num_shards - len(unbuilt)
-        counts = f"{num_built} of {num_shards} shards built, {len(building)} {BUILDING}, {len(waiting)} waiting"
-        return "; ".join([counts, *(f"{part} {unbuilt[part]}" for part in (failed or waiting)[:MAX_SHARDS_SHOWN])])
-
-    def _describe_builder(self, name: str) -> str:
-        last = read_stage_state(name)
-        if owner := get_live_owner(find_stage_item(name).lease_folder):
-            return f"{BUILDING} by {owner}"
-        if last is not None and last.state in ("failed", "cancelled"):
-            return f"{last.state}: {last.reason}; log {last.log}"
+        unbuilt = [shard for shard in shards if not _is_built(shard)]
+        last = find_item(name).read()
+        if unbuilt:
+            details = "; ".join(f"{shard.rpartition('/')[2]} {self._describe_stage(shard)}" for shard in unbuilt[:3])
+            return f"{len(shards) - len(unbuilt)} of {len(shards)} shards built; {details}"
+        if owner := get_live_owner(find_item(name).lease_folder):
+            return f"being built by {owner}"
+        if last is not None and last.state == "failed":
+            return f"failed: {last.reason}; log {last.log}"
         return self.find_live_job(name)[1]
-
-    def _list_locations(self, item: WorkItem, last: JobState | None) -> dict[str, Any]:
-        submission = self.latest.get(item.name)
-        locations: dict[str, Any] = dict(submission.jobs[item.name]) if submission else {}
-        if last is not None:
-            reported = ("job_id", "host", "log", "script", "num_interruptions")
-            locations |= {name: getattr(last, name) for name in reported}
-        return locations
-
-
-def _make_failed(name: str, state: str, reason: str, locations: Mapping[str, Any]) -> RunStatus:
-    """Return the status of a failed or cancelled run. A local queue does not start it again, even if it is still alive."""
-    if locations["live_on"] == "local":
-        locations = {**locations, "live_on": ""}
-    return RunStatus(name, state, reason, **locations)
 
 
 def _is_built(name: str) -> bool:
     return (get_stage_folder() / name / STAGE_FILE).is_file()
 
 
-def _explain_interrupted(last: JobState, owner: Owner | None, queue_description: str) -> str:
-    if last.state != "running":
-        return f"{last.reason}; {queue_description}"
-    if owner is not None and owner.is_released:
-        return f"its outcome could not be written (is the disk full?); see its log or the terminal; {queue_description}"
-    return f"its process died without an outcome ({owner}); {queue_description}"
-
-
-def find_stage_item(name: str) -> WorkItem:
-    """Return the work item of a stage by kind/key."""
-    return WorkItem("stage", name, get_building_folder(get_stage_folder() / name))
-
-
-def read_stage_state(name: str) -> JobState | None:
-    """Return the last state of the job of a stage (kind/key)."""
-    return find_stage_item(name).read()
+def find_item(name: str) -> WorkItem:
+    """Return the work item of a stage by kind/key, or of a run by its id."""
+    if "/" in name:
+        return WorkItem("stage", name, get_building_folder(get_stage_folder() / name))
+    return WorkItem("run", name, run_folder(name))
 
 
 def read_progress(run: Run) -> TrainingProgress | None:
     """Return the progress of a run, or None before its first step. During its first phase, that of the phase."""
     for phase in list_training_phases(run):
-        lines = _read_tail(run_folder(get_training_id(phase)) / METRICS_FILE)
         # A line without its closing brace is being written at this moment.
-        complete_lines = [line for line in lines if line.endswith("}")]
-        if complete_lines:
-            return _parse_progress(complete_lines[-1], phase)
+        lines = [line for line in read_tail(run_folder(get_training_id(phase)) / METRICS_FILE) if line.endswith("}")]
+        if lines:
+            return _parse_progress([json.loads(line) for line in lines], phase)
     return None
 
 
-def _parse_progress(line: str, phase: Run) -> TrainingProgress:
-    last = json.loads(line)
-    step = last["step"]
-    speed = last.get("pairs_per_second")
+def _parse_progress(lines: Sequence[Mapping[str, Any]], phase: Run) -> TrainingProgress:
+    step, speed = lines[-1]["step"], lines[-1].get("pairs_per_second")
+    losses = (line[name] for name in LOSSES for line in reversed(lines) if name in line)
     seconds_left = None
     if phase.num_steps is not None and speed:
         seconds_left = (phase.num_steps - step) * phase.batches_a_step * phase.batch_size / speed
-    return TrainingProgress(step, phase.num_steps, speed, seconds_left)
+    return TrainingProgress(step, phase.num_steps, speed, seconds_left, next(losses, None))
 
 
 def get_statuses(runs: Iterable[Run]) -> list[RunStatus]:
     """Return the status of each run at one moment."""
-    return Snapshot().get_statuses(dict.fromkeys(runs))
+    snapshot = Snapshot()
+    return [snapshot.get_status(run) for run in dict.fromkeys(runs)]
 
 
 def format_state_counts(statuses: Iterable[RunStatus]) -> str:
@@ -303,41 +263,33 @@ def format_state_counts(statuses: Iterable[RunStatus]) -> str:
 
 
 def explain_run(run: Run) -> dict[str, Any]:
-    """Return everything known about a run: fields, state, reason, traceback, log, script, owners and scheduler."""
+    """Return everything known about a run: fields, state, reason, traceback, log, script and scheduler."""
     item = get_run_item(run)
     last = item.read()
     snapshot = Snapshot()
     status = snapshot.get_status(run)
-    is_published = has_record(get_published_records(), run) and not has_record(get_local_records(), run)
+    described = f"scale={run.scale}, {format_overrides(run)}"
+    if has_record(get_published_records(), run) and not has_record(get_local_records(), run):
+        return {"published": "its record is published; it was not run on this machine", "run": described}
     return {
-        "published": "its record is published; it was not run on this machine" if is_published else "",
-        "run": f"scale={run.scale}, {format_overrides(run)}",
+        "run": described,
         **asdict(status),
         "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",
-        "last_lines": _read_tail(Path(status.log))[-15:] if status.log else [],
+        "last_lines": read_tail(Path(status.log))[-15:] if status.log else [],
         "scheduler": fetch_job_outcome(status.job_id) if status.job_id else None,
         "stages": [f"{name}: {description}" for name, description in snapshot.list_unbuilt_stages([status]).items()],
-        "owners": [f"{owner.number}: {owner}, {_describe_end(owner)}" for owner in list_owners(item.lease_folder)],
         "sweeps": sorted({submission.sweep for submission in snapshot.submissions if item.name in submission.jobs}),
         "folder": str(item.folder),
     }
 
 
-def _describe_end(owner: Owner) -> str:
-    if owner.is_alive:
-        return "alive"
-    return "died" if owner.outcome is None else owner.outcome or "ended"
-
-
-def _read_tail(path: Path) -> list[str]:
+def read_tail(path: Path) -> list[str]:
     """Return the complete lines at the end of a file, or nothing if it does not exist.
 
     Logs of a million steps have hundreds of megabytes, and --watch reads them every two seconds.
     """
-    if not path.is_file():
-        return []
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
         start = max(0, file.seek(0, SEEK_END) - TAIL_BYTES)
         file.seek(start)
         lines = file.read(TAIL_BYTES).decode(errors="replace").splitlines()

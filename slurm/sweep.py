@@ -19,7 +19,7 @@ from repro.planning.cost import list_missing_trainings
 from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import difference, run_from_record, run_id
-from repro.storage.files import read_json, write_json
+from repro.storage.files import json_object, write_json
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
@@ -125,7 +125,7 @@ def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task
     shards = list_shards(stage, num_shards)
     needs = _list_unbuilt(stage.needs)
     # A stage is built by one process on one node, whatever the run uses.
-    single_job = replace(job, num_processes=1, num_nodes=1)
+    single_job = replace(job, num_processes=1)
     for shard in shards:
         if not shard.is_built:
             yield Task(replace(single_job, stage=shard.title), get_stage_item(shard), needs)
@@ -144,8 +144,7 @@ def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
         raise ValueError(f"run {run_id(run)}: {reason} ({nodes}); choose another profile")
     return Job(
         run=asdict(run),
-        num_processes=profile.num_processes,
-        num_nodes=profile.num_nodes,
+        num_processes=num_processes,
         max_requeues=profile.max_requeues,
         launched_with=dict(code),
     )
@@ -178,20 +177,14 @@ def read_submissions() -> list[Submission]:
 
 def _read_submission(path: Path) -> Submission:
     """Return one submission. An invalid file raises ValueError, since ignoring it could launch its jobs twice."""
-    content = read_json(path)
-    types: dict[str, Any] = dict.fromkeys(("on", "sweep", "queue"), str)
-    types |= {**dict.fromkeys(("jobs", "runs", "needs"), dict), "at": (int, float)}
-    values = {name: content[name] for name in types if name in content} if isinstance(content, dict) else {}
-    malformed = [name for name, value in values.items() if not isinstance(value, types[name])]
-    missing = [name for name in ("on", "sweep", "jobs", "runs") if name not in values]
-    problems = [*malformed, *missing]
-    if not problems:
-        problems = [
-            name for name in ("jobs", "runs") if not all(isinstance(entry, dict) for entry in values[name].values())
-        ]
-    if problems:
-        raise ValueError(f"{path} is not a submission ({problems} wrong or missing); restore it")
-    return Submission(**values)
+    try:
+        submission = Submission(**json_object(path))
+        is_complete = all("job_id" in location for location in submission.jobs.values()) or submission.on == "local"
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a submission ({error!r}); restore it") from error
+    if not is_complete:
+        raise ValueError(f"{path} is not a submission: a job has no job_id; restore it")
+    return submission
 
 
 def read_run(submission: Submission, name: str) -> Run | None:

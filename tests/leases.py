@@ -1,14 +1,13 @@
 """Take leases and find owners in tests where both must exist."""
 
 from pathlib import Path
-from typing import Any
 
 from repro.storage.lease import Lease, Owner, acquire, get_last_owner
 
 
-def take_lease(folder: Path, **options: Any) -> Lease:
+def take_lease(folder: Path) -> Lease:
     """Acquire a lease that must be free."""
-    lease = acquire(folder, **options)
+    lease = acquire(folder)
     assert lease is not None
     return lease
 

@@ -107,7 +107,7 @@ def status(
 ) -> None:
     """Show the state of every run and its reason.
 
-    A run is recorded, running, queued, interrupted, failed, cancelled, unreadable or missing.
+    A run is recorded, running, queued, failed, unreadable or missing.
     """
     from repro.report.formats import make_console
     from slurm.status import get_statuses
@@ -171,8 +171,9 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
     from slurm.start import cancel as stop
 
     stopped = stop(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds))
-    for status in stopped:
-        print_line(f"{status.id}: was {status.state}, is stopping")
+    for status, user in stopped:
+        when = f"belongs to user {user}: it stops at its next heart-beat, or when it starts" if user else "is stopping"
+        print_line(f"{status.id}: was {status.state}, {when}")
     print_line(count_noun(len(stopped), "run") if stopped else "nothing to cancel: no run is running or queued")
 
 

@@ -18,7 +18,7 @@ from repro.records.provenance import get_machine_kind, get_phase_seconds, get_ph
 from repro.records.store import Record
 from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
-from repro.storage.lease import list_owners
+from repro.storage.lease import has_succeeded
 from repro.storage.paths import run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 from repro.train.chunks import choose_chunks, estimate_graph_bytes
@@ -236,8 +236,7 @@ def has_ended(training: str) -> bool:
     Only its owner knows whether all steps are done, because the length of epochs depends on the corpus.
     """
     folder = run_folder(training)
-    has_finished = any(owner.outcome == "" for owner in list_owners(folder / "training"))
-    return has_finished and (folder / CHECKPOINT_FILE).is_file()
+    return has_succeeded(folder / "training") and (folder / CHECKPOINT_FILE).is_file()
 
 
 def list_missing_trainings(run: Run) -> tuple[str, ...]:

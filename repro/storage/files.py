@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from repro.storage.lease import check_leases
 from repro.text import format_bytes, shorten
 
 MAKE_ROOM = "free some space, or set REPRO_HOME to a folder on a larger disk"
@@ -38,6 +39,7 @@ def atomic_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
         # the content must be on disk before the name refers to it
         if lasts:
             sync(part)
+        check_leases()
         part.replace(path)
         if lasts:
             sync(path.parent)
@@ -62,6 +64,7 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
         # The folder itself comes last, because its list of names must not refer to unwritten files.
         for entry in [*part.rglob("*"), part]:
             sync(entry)
+        check_leases()
         try:
             part.rename(path)
         except OSError:

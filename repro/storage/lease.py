@@ -1,46 +1,43 @@
 """Leases on a shared disk: exclusive ownership of a folder, with a heart-beat and a take-over from dead owners.
 
 A lease is a folder of numbered owner files, 000001.json, 000002.json, …, and the highest number is the current owner.
-The lease is free if there is no owner, if the current owner has ended (a file NNNNNN.ended exists), or if it is dead.
 A process acquires the lease by creating the next number with O_EXCL, so exactly one of several competing processes
-succeeds. No file of a living owner is ever renamed or removed. This requires only exclusive creation, which is atomic
-on NFS from version 3.
+succeeds. This requires only exclusive creation, which is atomic on NFS from version 3. No owner file is ever removed.
 
-An owner is dead if its heart-beat is older than its own timeout, or if it ran on this machine and its process no longer
-exists. The heart-beat is the modification time of the owner file, compared with the clock of the disk. An owner that
-finds a higher number was considered dead, because it was suspended or cut off from the disk. It must not write any
-more, so its process exits.
+The lease is free if there is no owner, if the owner has ended (a file NNNNNN.ended exists), or if it is dead. An owner
+on this machine is dead if its process no longer exists. Any owner is dead if its heart-beat (the modification time of
+its file) stands still while the waiting process measures the timeout with its own monotonic clock. A clock that is set
+therefore never frees a lease.
+
+An owner that finds a higher number was suspended or cut off from the disk. It exits with EXIT_LOST and writes nothing:
+`check_leases` compares the numbers before each write.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from types import TracebackType
-from typing import Any
 
 from repro.storage.paths import get_building_folder, get_corpora_folder, get_imports_folder
 
-MAX_OWNER_BYTES = 2**16
-MAX_TIMEOUT_SECONDS = 86_400.0
-"""Lease timeouts are capped at 24 hours."""
-NO_HEART_BEAT = 0
-"""Time of the heart-beat of an owner that could not store its outcome."""
-OFFSET_VALID_SECONDS = 60.0
-# by device: the offset of its clock, and the time of the measurement
-_OFFSETS: dict[int, tuple[float, float]] = {}
 EXIT_LOST = 76
 """Exit status of a process that lost its lease while it was alive."""
+DONE = "done"
+"""Outcome of an owner that succeeded. Any other outcome is an error, or empty if the disk was full."""
+POLL_SECONDS = 1.0
+# By lease folder: number and heart-beat of the last owner, and when this process first saw them, on its own clock.
+_BEATS: dict[Path, tuple[int, int, float]] = {}
+_HELD: set[Lease] = set()
 
 
 def get_lease_timeout() -> float:
@@ -48,20 +45,13 @@ def get_lease_timeout() -> float:
 
     Attribute caches of network disks hide a heart-beat for up to a minute. Values above 120 are safe on a shared disk.
     """
-    return parse_timeout(os.environ.get("REPRO_DEAD_AFTER_SECONDS", "180"), "REPRO_DEAD_AFTER_SECONDS")
-
-
-def parse_timeout(value: Any, where: str) -> float:
-    """Return a lease timeout in seconds. Raises ValueError unless it is above 0 and at most a day.
-
-    `where` is the name of the setting in the message.
-    """
+    text = os.environ.get("REPRO_DEAD_AFTER_SECONDS", "180")
     try:
-        seconds = float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}={str(value)[:40]!r}: expected seconds, as a number") from error
-    if not 0 < seconds <= MAX_TIMEOUT_SECONDS:
-        raise ValueError(f"{where}={seconds}: must be above 0 and at most {MAX_TIMEOUT_SECONDS:.0f}")
+        seconds = float(text)
+    except ValueError:
+        seconds = float("nan")
+    if not 0 < seconds <= 86_400:
+        raise ValueError(f"REPRO_DEAD_AFTER_SECONDS={text!r}: must be above 0 and at most 86400")
     return seconds
 
 
@@ -72,12 +62,20 @@ class Owner:
     number: int  # 1 for the first owner of this lease
     host: str
     pid: int
-    age_seconds: float  # since the last heart-beat
-    is_alive: bool
+    beat_ns: int  # time of the last heart-beat
     is_here: bool  # on this machine and in this PID namespace, so its process can be signalled
-    outcome: str | None  # message at its end, or None while it has not ended
-    is_released: bool  # it has ended by itself, even if a full disk did not store its outcome
-    note: Mapping[str, Any]
+    is_gone: bool  # it was here and its process no longer exists
+    outcome: str | None  # None while it has not ended
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the last heart-beat, by the clock of this machine."""
+        return time.time() - self.beat_ns / 1e9
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it seems to be alive. Only for display and advice, because clocks differ: `acquire` decides."""
+        return self.outcome is None and not self.is_gone and abs(self.age_seconds) < get_lease_timeout()
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, last heart-beat {self.age_seconds:.0f} s ago"
@@ -86,7 +84,7 @@ class Owner:
 class Lease:
     """A lease that this process holds. A thread updates its heart-beat until `release`."""
 
-    def __init__(self, folder: Path, number: int, *, descriptor: int) -> None:
+    def __init__(self, folder: Path, number: int, descriptor: int) -> None:
         """Start the heart-beat on a new owner file. Use `acquire` to create a lease."""
         self.folder, self.number = folder, number
         self.on_beat: Callable[[], None] = lambda: None
@@ -94,26 +92,26 @@ class Lease:
         self._timeout_seconds = get_lease_timeout()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {folder.name}", daemon=True)
+        _HELD.add(self)
         self._thread.start()
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether another process has taken over this lease."""
-        return _get_owner_file(self.folder, self.number + 1).exists()
+    def check(self) -> None:
+        """Exit the process if another one has taken over this lease."""
+        if not self._ended.is_set() and _get_owner_file(self.folder, self.number + 1).exists():
+            _exit_lost()
 
-    def release(self, outcome: str = "") -> None:
+    def release(self, outcome: str = DONE) -> None:
         """End the lease, so that the next process can acquire it immediately."""
         if self._ended.is_set():
             return
+        _HELD.discard(self)
         self._ended.set()
-        is_written = _write_outcome(_get_ended_file(self.folder, self.number), outcome)
-        # the heart-beat thread may release its own lease, and a thread cannot join itself
+        # On a full disk the file stays empty. It frees the lease too, and without one the heart-beat stands still.
+        with suppress(OSError):
+            _get_ended_file(self.folder, self.number).write_bytes(outcome.encode(errors="replace"))
+        # The heart-beat thread may release its own lease, and a thread cannot join itself.
         if threading.current_thread() is not self._thread:
             self._thread.join()
-        if not is_written:
-            # on a full disk, an old heart-beat frees the lease without using space
-            with suppress(OSError):
-                os.utime(self._descriptor, (NO_HEART_BEAT, NO_HEART_BEAT))
         os.close(self._descriptor)
 
     def _beat(self) -> None:
@@ -124,12 +122,10 @@ class Lease:
                 # by descriptor, so that a heart-beat never touches the file of another owner
                 os.utime(self._descriptor)
                 last = time.monotonic()
-                # a released lease may have its next owner already
-                if self.is_lost and not self._ended.is_set():
-                    _exit_lost()
+                self.check()
                 self.on_beat()
             except OSError:
-                # a network disk may fail for a moment; the next beat tries again
+                # A network disk may fail for a moment. After the timeout, others have taken over.
                 if time.monotonic() - last > self._timeout_seconds and not self._ended.is_set():
                     _exit_lost()
 
@@ -139,57 +135,116 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release("" if error is None else f"{type(error).__name__}: {error}")
+        self.release(DONE if error is None else f"{type(error).__name__}: {error}")
 
 
-def acquire(folder: Path, *, note: Mapping[str, Any] | None = None) -> Lease | None:
-    """Acquire the lease of a folder. Return None if a living owner holds it.
+def check_leases() -> None:
+    """Exit the process if it has lost any of its leases. Call it before each write."""
+    for lease in tuple(_HELD):
+        lease.check()
 
-    `note` is stored in the owner file, for example a job number or the path of a log. If the lease is lost, the
-    heart-beat thread exits the process with EXIT_LOST, because another process now does the work.
+
+def acquire(folder: Path) -> Lease | None:
+    """Acquire the lease of a folder. Return None if another owner holds it, as far as this process can tell.
+
+    A process that polls judges heart-beats on its own clock, so it finds a dead owner of another machine in the end.
     """
     folder.mkdir(parents=True, exist_ok=True)
     while True:
         last = get_last_owner(folder)
-        if last is not None and last.is_alive:
+        if last is not None and last.outcome is None and not last.is_gone and not _stands_still(folder, last):
             return None
-        # The dead or ended owner keeps its number. Removing its file could remove that of a faster competitor.
         number = last.number + 1 if last else 1
+        path = _get_owner_file(folder, number)
         try:
-            # O_EXCL decides the race: a loser finds the new owner in the next iteration
-            descriptor = os.open(_get_owner_file(folder, number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            # O_EXCL decides the race: a loser finds the new owner in the next iteration.
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
             continue
+        pid = os.getpid()
+        content = {"host": socket.gethostname(), "pid": pid, "machine": _identify_machine(), "born": _read_birth(pid)}
         try:
             # unlike os.write, it never writes only a part
             with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(json.dumps(_describe_owner() | {"note": dict(note or {})}).encode())
-            # Other machines must see the content, or they would judge this owner by the default timeout.
+                file.write(json.dumps(content).encode())
             os.fsync(descriptor)
         except OSError:
             # a full disk: remove the owner file, or others would wait for it
             os.close(descriptor)
-            _get_owner_file(folder, number).unlink()
+            path.unlink()
             raise
-        return Lease(folder, number, descriptor=descriptor)
+        return Lease(folder, number, descriptor)
+
+
+def acquire_unless_alive(folder: Path) -> Lease | None:
+    """Acquire the lease of a folder, or return None once its owner is known to be alive.
+
+    Waits for the next heart-beat of an owner on another machine, at most for the timeout.
+    """
+    first: Owner | None = None
+    while (lease := acquire(folder)) is None:
+        owner = get_last_owner(folder)
+        first = first or owner
+        if owner is None or first is None:
+            continue
+        if owner.is_here or (owner.number, owner.beat_ns) != (first.number, first.beat_ns):
+            return None
+        time.sleep(min(POLL_SECONDS, get_lease_timeout() / 6))
+    return lease
+
+
+def _stands_still(folder: Path, owner: Owner) -> bool:
+    """Return whether this process has seen no heart-beat of an owner for longer than the timeout."""
+    now = time.monotonic()
+    number, beat_ns, since = _BEATS.get(folder, (0, 0, now))
+    if (number, beat_ns) != (owner.number, owner.beat_ns):
+        since = now
+    _BEATS[folder] = owner.number, owner.beat_ns, since
+    return now - since > get_lease_timeout()
 
 
 def get_last_owner(folder: Path) -> Owner | None:
     """Return the last owner of a lease, or None if it never had one."""
-    numbers = _list_numbers(folder)
+    numbers = [int(path.stem) for path in folder.glob("[0-9]*.json") if path.stem.isascii() and path.stem.isdigit()]
     if not numbers:
         return None
     number = max(numbers)
     # a network disk may return an outdated list of files
     while _get_owner_file(folder, number + 1).exists():
         number += 1
-    return _read_owner(folder, number)
+    # opening a file refreshes the attribute cache of NFS
+    with _get_owner_file(folder, number).open(errors="replace") as file:
+        text = file.read()
+        beat_ns = os.fstat(file.fileno()).st_mtime_ns
+    try:
+        values = json.loads(text)
+        host, pid = str(values["host"]), int(values["pid"])
+        machine, birth = values["machine"], values["born"]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        # A new owner file may still be empty. Its heart-beat decides.
+        host, pid, machine, birth = "?", 0, None, None
+    ended = _get_ended_file(folder, number)
+    is_here = machine is not None and machine == _identify_machine()
+    return Owner(
+        number=number,
+        host=host,
+        pid=pid,
+        beat_ns=beat_ns,
+        is_here=is_here,
+        is_gone=is_here and _is_gone(pid, birth),
+        outcome=ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None,
+    )
 
 
 def get_live_owner(folder: Path) -> Owner | None:
-    """Return the owner that holds a lease, or None if the lease is free."""
+    """Return the owner that seems to hold a lease, or None if the lease is free."""
     owner = get_last_owner(folder)
     return owner if owner is not None and owner.is_alive else None
+
+
+def has_succeeded(folder: Path) -> bool:
+    """Return whether any owner of a lease has ended its work successfully."""
+    return any(path.read_text(encoding="utf-8", errors="replace") == DONE for path in folder.glob("[0-9]*.ended"))
 
 
 def lease_folder(path: Path) -> Path:
@@ -210,65 +265,10 @@ def _get_target(part: Path) -> Path:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the temporary folders that killed writers left next to `path`. The caller holds the lease of `path`."""
+    """Remove the temporary folders that killed writers of `path` left. The caller holds the lease of `path`."""
     for part in path.parent.glob(".*.part"):
-        owner = get_part_owner(part)
-        is_ours = _get_target(part) == path
-        # A temporary folder without an owner may belong to another program, so it stays.
-        if owner is not None and (is_ours or not owner.is_alive):
-            shutil.rmtree(part, ignore_errors=True)
-
-
-def list_owners(folder: Path) -> list[Owner]:
-    """Return all owners of a lease, first to last."""
-    return [_read_owner(folder, number) for number in sorted(_list_numbers(folder))]
-
-
-def _list_numbers(folder: Path) -> list[int]:
-    files = folder.glob("[0-9]*.json") if folder.is_dir() else ()
-    return [int(path.stem) for path in files if path.stem.isascii() and path.stem.isdigit() and path.is_file()]
-
-
-def _read_owner(folder: Path, number: int) -> Owner:
-    # opening a file refreshes the attribute cache of NFS
-    with _get_owner_file(folder, number).open(errors="replace") as file:
-        text = file.read(MAX_OWNER_BYTES)
-        beat = os.fstat(file.fileno()).st_mtime
-    # a new owner file may still be empty: it counts as alive, with the default timeout
-    values = _parse_owner(text)
-    # abs: a heart-beat far in the future is not from a living owner, which would have updated it since
-    age = abs(time.time() + _get_clock_offset(folder) - beat)
-    ended = _get_ended_file(folder, number)
-    outcome = ended.read_text(encoding="utf-8", errors="replace") if ended.exists() else None
-    # Each owner is judged by the timeout it started with, not by that of the reader.
-    is_alive = outcome is None and age < values["dead_after_seconds"] and not _is_gone(values)
-    return Owner(
-        number=number,
-        host=values.get("host", "?"),
-        pid=values.get("pid", 0),
-        age_seconds=age,
-        is_alive=is_alive,
-        is_here=_is_here(values),
-        outcome=outcome,
-        is_released=outcome is not None or beat == NO_HEART_BEAT,
-        note=values.get("note", {}),
-    )
-
-
-def _parse_owner(text: str) -> dict[str, Any]:
-    """Return the valid values of an owner file. Values of a wrong type are dropped."""
-    try:
-        content = json.loads(text) if text.endswith("}") else {}
-    except (ValueError, RecursionError):
-        content = {}
-    types: dict[str, Any] = {"host": str, "pid": int, "machine": str, "born": str, "note": dict}
-    stored = content if isinstance(content, dict) else {}
-    values = {name: stored[name] for name, kind in types.items() if isinstance(stored.get(name), kind)}
-    try:
-        timeout = parse_timeout(stored.get("dead_after_seconds"), "dead_after_seconds")
-    except ValueError:
-        timeout = get_lease_timeout()
-    return {**values, "dead_after_seconds": timeout}
+        if _get_target(part) == path:
+            rmtree(part, ignore_errors=True)
 
 
 def _get_owner_file(folder: Path, number: int) -> Path:
@@ -279,34 +279,10 @@ def _get_ended_file(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.ended"
 
 
-def _write_outcome(path: Path, outcome: str) -> bool:
-    """Write the outcome of an owner and return whether it succeeded.
-
-    On a full disk, the file is removed, because an empty one would mean success.
-    """
-    try:
-        path.write_bytes(outcome.encode(errors="replace"))
-    except OSError:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        return False
-    return True
-
-
 def _exit_lost() -> None:
     print("another process has taken over this work; exiting without writing", file=sys.stderr, flush=True)
     # No cleanup: handlers and `finally` blocks would write to folders that now belong to another process.
     os._exit(EXIT_LOST)
-
-
-def _describe_owner() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "machine": _identify_machine(),
-        "born": _read_start_time(os.getpid()),
-        "dead_after_seconds": get_lease_timeout(),
-    }
 
 
 def _identify_machine() -> str | None:
@@ -317,11 +293,8 @@ def _identify_machine() -> str | None:
         return None
 
 
-def _read_start_time(pid: int) -> str | None:
-    """Return the start time of a process in clock ticks since boot, or None if it has ended.
-
-    The start time distinguishes the process from a later one with the same PID.
-    """
+def _read_birth(pid: int) -> str | None:
+    """Return the start time of a process in clock ticks since boot, or None if it has ended."""
     try:
         # The second field is the program's name and may contain spaces and parentheses, so split after the last one.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -331,50 +304,13 @@ def _read_start_time(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _is_here(owner: Mapping[str, Any]) -> bool:
-    machine = owner.get("machine")
-    return machine is not None and machine == _identify_machine()
-
-
-def _is_gone(owner: Mapping[str, Any]) -> bool:
-    """Return whether an owner ran on this machine and its process no longer exists."""
-    if not _is_here(owner):
-        return False
-    start_time = _read_start_time(owner.get("pid", 0))
-    if start_time is None and _is_of_another_user(owner.get("pid", 0)):
-        # /proc may hide processes of other users, so the heart-beat decides
-        return False
-    return start_time != owner.get("born")
-
-
-def _is_of_another_user(pid: int) -> bool:
-    """Return whether a process exists that this one may not signal."""
+def _is_gone(pid: int, birth: object) -> bool:
+    """Return whether a process of this machine no longer exists. `birth` distinguishes it from one with the same PID."""
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True
-    except (OSError, OverflowError):
+        # It is of another user, whose start time /proc may hide. Its heart-beat decides.
         return False
-    return False
-
-
-def _get_clock_offset(folder: Path) -> float:
-    """Return the clock of the disk minus ours in seconds, measured once per minute and disk. 0 if not writable."""
-    device = folder.stat().st_dev
-    if device in _OFFSETS:
-        offset, measured_at = _OFFSETS[device]
-        if time.monotonic() - measured_at <= OFFSET_VALID_SECONDS:
-            return offset
-    # The modification time of a new file shows the clock of the disk, which may be another machine's.
-    probe = folder / f".clock.{uuid.uuid4().hex}"
-    try:
-        probe.touch()
-        offset = probe.stat().st_mtime - time.time()
-        probe.unlink()
-    except OSError:
-        return 0.0
-    # Below a second, the difference is the delay of the measurement itself.
-    if abs(offset) <= 1:
-        offset = 0.0
-    _OFFSETS[device] = offset, time.monotonic()
-    return offset
+    except (OSError, OverflowError):
+        return True
+    return _read_birth(pid) != birth

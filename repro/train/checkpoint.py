@@ -29,6 +29,7 @@ from safetensors import SafetensorError, safe_open
 
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.storage.files import atomic_file
+from repro.storage.lease import check_leases
 from repro.storage.tensor_files import check_digest
 from repro.train.switches import Switches
 
@@ -239,6 +240,7 @@ class MetricsLog:
     def append(self, line: Mapping[str, Any]) -> None:
         """Append one line and flush it."""
         text = _as_line(line)
+        check_leases()
         self._file.write(text)
         self._file.flush()
         self._hash.update(text.encode())

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from repro.records.lookup import read_runs
 from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
-from slurm.profiles import Profile
 
 
 @pytest.mark.parametrize("value", [1, 1.0])
@@ -21,15 +19,3 @@ def test_whole_floats_are_integers(tmp_path: Path, value: float) -> None:
     assert [run_id(run) for run in read_runs(path)] == [run_id(base("smoke", first_stage_rate=1.0, filter_margin=0.0))]
     negative_zero = replace(base("smoke", learning_rate=value), filter_margin=np.float64(-0.0))
     assert get_training_id(negative_zero) == get_training_id(base("smoke", learning_rate=1.0, filter_margin=0.0))
-
-
-@pytest.mark.parametrize(
-    "values",
-    [{"memory_gb": -1}, {"memory_gb": float("nan")}, {"memory_gb": float("inf")}, {"gpus_per_run": -1},
-     {"max_requeues": -1}, {"stage_gpus": -2}, {"stage_cpus": 0}, {"stage_memory_gb": 0}, {"stage_time_minutes": 0},
-     {"warning_seconds": -5}, {"time_minutes": 10**12}],
-)  # fmt: skip
-def test_impossible_amounts_are_refused(values: dict[str, Any]) -> None:
-    [name] = values
-    with pytest.raises(ValueError, match=f"profile mine: {name}="):
-        Profile(name="mine", **values)

@@ -168,9 +168,7 @@ def read_profile(path: Path) -> Any:
 
 
 Reader = tuple[Callable[[Path], Any], str, Callable[[Path], Any]]
-PROFILE = (
-    '[mine]\non = "slurm"\npartition = "gpu"\ntime_minutes = 60\nsetup = ["a"]\n[mine.sbatch]\nmail-type = "END"\n'
-)
+PROFILE = '[mine]\non = "slurm"\nslurm_partition = "gpu"\ntimeout_min = 60\n[mine.stage]\nmem_gb = 8\n'
 READERS: dict[str, Reader] = {
     "corpus.jsonl": (write_collection, "x/corpus.jsonl", lambda path: load_beir(path.parent)),
     "queries.jsonl": (write_collection, "x/queries.jsonl", lambda path: load_beir(path.parent)),
@@ -194,7 +192,7 @@ READERS: dict[str, Reader] = {
              read_runs),
     "pairs": (lambda folder: write_pairs(folder / "x.arrow", iter(ROWS)), "x.arrow",
               lambda path: read_pairs(path).texts("query", np.arange(len(read_pairs(path))))),
-    "owner": (writer("000001.json", '{"host": "a", "pid": 1, "machine": "m", "born": "1", "dead_after_seconds": 9}'),
+    "owner": (writer("000001.json", '{"host": "a", "pid": 1, "machine": "m", "born": "1"}'),
               "000001.json", lambda path: get_last_owner(path.parent)),
     "checkpoint": (write_small_checkpoint, "checkpoint.safetensors", read_small_checkpoint),
     "imported corpus": (import_corpus, "corpus.json",

@@ -279,7 +279,7 @@ def test_impossible_first_phase_is_named() -> None:
     run = base("smoke", **phases)
     [line] = make_plan([run], NO_RECORDS, num_processes=2).impossible
     assert "a batch of 15 cannot be shared" in line
-    profile = Profile(name="two", on="local", cpus_per_run=1, processes_per_run=2)
+    profile = Profile(name="two", on="local", parameters={"cpus_per_task": 1, "tasks_per_node": 2})
     with pytest.raises(ValueError, match="a batch of 15 cannot be shared"):
         start([run], profile, sweep="t", progress=ignore)
 
@@ -292,7 +292,7 @@ def test_impossible_runs_are_left_out() -> None:
     [line] = make_plan([SMOKE, TOO_LARGE], NO_RECORDS).impossible
     assert "cluster_size is 241, and the largest domain has 240 pairs" in line
     assert f"impossible: {line}" in make_plan([TOO_LARGE], NO_RECORDS).lines()
-    profile = Profile(name="here", on="local", cpus_per_run=1)
+    profile = Profile(name="here", on="local", parameters={"cpus_per_task": 1})
     lines: list[str] = []
     outcomes = start([TOO_LARGE], profile, sweep="t", progress=lines.append)
     assert outcomes == {run_id(TOO_LARGE): LEFT_OUT}
@@ -316,7 +316,7 @@ def test_oversized_batch_is_refused(changes: dict[str, Any], size: int, own_home
     run = base("smoke", **changes)
     [line] = make_plan([run], NO_RECORDS).impossible
     assert re.search(rf"batch_size.* is {run.batch_size}, .*{size} pairs", line)
-    profile = Profile(name="here", on="local", cpus_per_run=1)
+    profile = Profile(name="here", on="local", parameters={"cpus_per_task": 1})
     assert start([run], profile, sweep="t", progress=ignore) == {run_id(run): LEFT_OUT}
     with pytest.raises(ValueError, match=f"is {run.batch_size}, "):
         check_domain_sizes([run])

@@ -57,5 +57,5 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
 
 def start_requeued(job_id: str) -> None:
     """Start a requeued job as soon as it waits in the queue. Slurm would wait ten seconds longer."""
-    wait_until(lambda: fetch_queue()[job_id].reason == "BeginTime")
+    wait_until(lambda: fetch_queue([job_id])[job_id].reason == "BeginTime")
     subprocess.run(["scontrol", "update", f"JobId={job_id}", "StartTime=now"], check=True)

@@ -26,7 +26,7 @@ from tests.slurm.stand_in import clear_flag, compute_undisturbed_metric, read_tr
 
 pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("stand_in")]
 
-PROFILE = replace(load_profile("dev-cluster"), memory_gb=0.5)
+PROFILE = load_profile("dev-cluster")
 launch = partial(launch_runs, profile=PROFILE)
 RUNS = grid(base("smoke", num_steps=3), seed=(0, 1, 2))
 SLOW = base("smoke", num_steps=1000)
@@ -117,8 +117,7 @@ def test_requeued_run_resumes() -> None:
     wait_for_steps(SLOW)
     [status] = get_statuses([SLOW])
     subprocess.run(["scontrol", "requeue", status.job_id], check=True)
-    wait_until(lambda: get_states(SLOW) == ["interrupted"])
-    assert get_statuses([SLOW])[0].live_on == "slurm"
+    wait_until(lambda: get_states(SLOW) == ["queued"])
     assert launch(SLOW) == ["1 run requested, 0 to start"]
     set_flag("fast")
     start_requeued(status.job_id)
@@ -134,8 +133,10 @@ def test_time_limit_requeues_an_analysis() -> None:
     set_flag("measures-long")
     set_flag("fast")
     # Slurm checks time limits every 30 s, so the signal comes 2 to 32 s after the start.
-    launch_built(SLOW, profile=replace(PROFILE, time_minutes=1, warning_seconds=58))
-    wait_until(lambda: get_states(SLOW) == ["interrupted"])
+    launch_built(
+        SLOW, profile=replace(PROFILE, parameters={**PROFILE.parameters, "timeout_min": 1, "slurm_signal_delay_s": 58})
+    )
+    wait_until(lambda: get_states(SLOW) == ["queued"])
     clear_flag("measures-long")
     start_requeued(get_statuses([SLOW])[0].job_id)
     wait_for_records(SLOW)
@@ -158,9 +159,9 @@ def test_cancelled_runs_wait_for_retry() -> None:
     by_repro, by_scancel = SLOW, replace(SLOW, seed=1)
     launch_built(by_repro, by_scancel)
     wait_for_steps(by_repro, by_scancel)
-    assert [status.state for status in cancel([by_repro])] == ["running"]
+    assert [status.state for status, _ in cancel([by_repro])] == ["running"]
     subprocess.run(["scancel", get_statuses([by_scancel])[0].job_id], check=True)
-    wait_until(lambda: get_states(by_repro, by_scancel) == ["cancelled"] * 2)
+    wait_until(lambda: get_states(by_repro, by_scancel) == ["failed"] * 2)
     assert "0 to start" in launch(by_repro, by_scancel)[0]
     set_flag("fast")
     launch(by_repro, by_scancel, retry=True)

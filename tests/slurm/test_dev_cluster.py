@@ -24,6 +24,13 @@ def test_foreign_folder_is_left_alone(tmp_path: Path, verb: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"] and tmp_path.stat().st_mode == mode
 
 
-def test_down_without_cluster_succeeds(tmp_path: Path) -> None:
-    done = run_script("down", tmp_path / "none")
-    assert (done.returncode, done.stderr) == (0, "dev-cluster: down\n")
+def test_down_finds_its_cluster_or_says_so(tmp_path: Path) -> None:
+    """In a shell with another TMPDIR too, because SLURM_CONF names the folder."""
+    folder = tmp_path / "cluster"
+    done = run_script("down", folder)
+    assert done.returncode == 0 and str(folder) in done.stderr and "no cluster" in done.stderr
+    folder.mkdir()
+    (folder / "cluster-of-repro").touch()
+    env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "other"), "SLURM_CONF": str(folder / "slurm.conf")}
+    done = subprocess.run([SCRIPT, "down"], env=env, capture_output=True, text=True)
+    assert (done.returncode, folder.exists()) == (0, False) and str(folder) in done.stderr

@@ -1,6 +1,7 @@
 """Submissions to Slurm: scripts, arrays and their limits, refusals, and interrupted jobs. Slurm itself is imitated."""
 
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from slurm.job import Job
 from slurm.profiles import Profile
 from slurm.scheduler import JOB_VARIABLES, Queued, fetch_queue, hide_enclosing_job
 from slurm.signals import Stop
-from slurm.start import cancel, scripts, start
+from slurm.start import cancel, scripts
 from slurm.states import JobState, get_run_item
 from slurm.status import RunStatus, TrainingProgress, get_statuses
 from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
@@ -37,10 +38,21 @@ from tests.slurm.stand_in_job import StandInJob
 pytestmark = pytest.mark.usefixtures("stand_in")
 
 PROFILE = Profile(
-    name="site", partition="gpu", account="lab7", qos="long", gres="gpu:a100:1", gpus_per_run=1, cpus_per_run=4,
-    memory_gb=16, time_minutes=90, num_at_once=4, modules=("cuda/12.4",), setup=("ulimit -n 4096",),
-    sbatch={"mail-type": "FAIL"}, scratch="/scratch/$USER", stage_partition="cpu", stage_time_minutes=30,
-)  # fmt: skip
+    name="site",
+    num_at_once=4,
+    parameters={
+        "slurm_partition": "gpu",
+        "slurm_account": "lab7",
+        "slurm_qos": "long",
+        "slurm_gres": "gpu:a100:1",
+        "cpus_per_task": 4,
+        "mem_gb": 16,
+        "timeout_min": 90,
+        "slurm_setup": ["module load cuda/12.4"],
+        "slurm_additional_parameters": {"mail-type": "FAIL"},
+    },
+    stage={"slurm_partition": "cpu", "timeout_min": 30, "slurm_gres": ""},
+)
 launch = partial(launch_runs, profile=PROFILE)
 RUNS = grid(base("smoke", num_steps=3), seed=tuple(range(8)))
 
@@ -80,8 +92,9 @@ def write_scripts(*runs: Run, profile: Profile = PROFILE) -> dict[str, str]:
 
 
 def set_queue(fake: Path, *lines: str) -> None:
-    """Set the jobs that `squeue` lists."""
-    (fake / "queue").write_text("".join(line + "\n" for line in lines))
+    """Set the jobs that `squeue` lists, as id|state|reason."""
+    rows = [line.split("|") for line in lines]
+    (fake / "queue").write_text("".join(f"{id}|{state}|somebody|{reason}\n" for id, state, reason in rows))
 
 
 def test_dry_run_shows_submitted_script(fake_slurm: Path) -> None:
@@ -97,7 +110,7 @@ def test_dry_run_shows_submitted_script(fake_slurm: Path) -> None:
         assert text == script
 
 
-def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_follows_the_profile(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_DATA", "my-data")
     monkeypatch.setenv("HF_HOME", "/project/hub of all")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -110,56 +123,54 @@ def test_script_follows_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     ):  # fmt: skip
         assert f"#SBATCH {line}\n" in array, line
     for line in (
-        "module load cuda/12.4", "ulimit -n 4096", 'export TMPDIR="/scratch/$USER"; mkdir -p "$TMPDIR"',
+        "module load cuda/12.4", "#SBATCH --ntasks-per-node=1",
         f"export REPRO_HOME={os.environ['REPRO_HOME']}", f"export REPRO_DATA={Path.cwd() / 'my-data'}",
         "export HF_HOME='/project/hub of all'", "export HF_HUB_OFFLINE=1", "export REPRO_SWITCHES=no-autocast",
         "export REPRO_CHUNKS=64,128",
     ):  # fmt: skip
         assert f"{line}\n" in array, line
-    assert " --export=ALL " in array.splitlines()[-1]
+    assert " --export=ALL --kill-on-bad-exit=1 --cpus-per-task=4 " in array.splitlines()[-1]
     assert "#SBATCH --partition=cpu\n" in stage and "#SBATCH --time=30\n" in stage and "gres" not in stage
 
 
-@pytest.mark.parametrize(
-    ("gres", "gpus_per_run", "stage_gpus", "options"),
-    [
-        ("gpu:a100:8", 8, 2, ["#SBATCH --gres=gpu:a100:2"]),
-        ("", 1, 2, ["#SBATCH --gpus-per-node=2"]),
-        ("gpu:a100:8,lustre:1", 8, 2, ["#SBATCH --gres=gpu:a100:2,lustre:1"]),
-        ("gpu:a100", 1, 2, ["#SBATCH --gres=gpu:a100:2"]),
-        ("gpu:8", 8, 2, ["#SBATCH --gres=gpu:2"]),
-        ("gpu:a100:1", 1, 0, []),
-        ("gpu:8,lustre:1", 8, 0, ["#SBATCH --gres=lustre:1"]),
-        ("lustre:1", 1, 2, ["#SBATCH --gpus-per-node=2", "#SBATCH --gres=lustre:1"]),
-        ("shard:4", 1, 0, []),
-    ],
-)
-def test_stage_gpus_keep_their_type(gres: str, gpus_per_run: int, stage_gpus: int, options: list[str]) -> None:
-    profile = replace(PROFILE, gres=gres, gpus_per_run=gpus_per_run, stage_gpus=stage_gpus)
-    stage, array, *_ = write_scripts(RUNS[0], profile=profile).values()
-    assert sorted(line for line in stage.splitlines() if line.startswith("#SBATCH --g")) == options
-    named = gres.partition(":")[0] in ("gpu", "shard")
-    assert f"--gres={gres}" in array if gres else "--gres" not in array
-    assert ("--gpus-per-node=1" in array) == (not named), "a run without a GPU in its gres requests it separately"
+def test_each_gpu_has_its_task(fake_slurm: Path) -> None:
+    """A stage has one task, whatever a run uses."""
+    profile = Profile(name="p", parameters={"gpus_per_node": 8, "nodes": 2}, stage={"gpus_per_node": 1})
+    stage, array = write_scripts(RUNS[0], profile=profile).values()
+    options = ("gpus-per-node", "nodes", "ntasks-per-node")
+    found = [[re.search(f"--{name}=(.*)", script)[1] for name in options] for script in (stage, array)]
+    assert found == [["1", "1", "1"], ["8", "2", "8"]]
 
 
-def test_job_starts_in_the_checkout() -> None:
+@pytest.mark.parametrize("parameters", [{"partitoin": "x"}, {"slurm_partitoin": "x"}, {"mem_gb": "much"}])
+def test_wrong_parameters_name_the_profile(fake_slurm: Path, parameters: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="profile p: "):
+        launch(RUNS[0], profile=Profile(name="p", parameters=parameters))
+    assert read_scripts(fake_slurm) == {}
+
+
+def test_job_starts_in_the_checkout(fake_slurm: Path) -> None:
     *_, script = write_scripts(*RUNS[:2]).values()
     assert f"#SBATCH --chdir={CHECKOUT}\n" in script and "wckey" not in script
     line = next(line for line in script.splitlines() if line.startswith("export PYTHONPATH"))
     for before, after in ({}, str(CHECKOUT)), ({"PYTHONPATH": "/x:/y"}, f"{CHECKOUT}:/x:/y"):
         command = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
         assert subprocess.run(command, env=before, capture_output=True, text=True, check=True).stdout == after
-    *_, script = write_scripts(*RUNS[:2], profile=replace(PROFILE, wckey="nlp", chdir="/project")).values()
+    *_, script = write_scripts(
+        *RUNS[:2],
+        profile=replace(
+            PROFILE, parameters={"slurm_wckey": "nlp", "slurm_additional_parameters": {"chdir": "/project"}}
+        ),
+    ).values()
     assert "#SBATCH --wckey=nlp\n" in script and "#SBATCH --chdir=/project\n" in script
 
 
-def test_container_wraps_python(tmp_path: Path) -> None:
+def test_container_wraps_python(fake_slurm: Path, tmp_path: Path) -> None:
     shim = tmp_path / "apptainer"
     shim.write_text('#!/bin/bash\nprintf "%s|" "$@"\n')
     shim.chmod(0o755)
-    launcher = ("apptainer", "exec", "--bind", "$TMPDIR:/tmp", 'a "b" `c` $(d)', "cde.sif")
-    site = replace(PROFILE, launcher=launcher, python="/opt/venv/bin/python", srun=("--mpi=none",))
+    parameters = {"slurm_srun_args": ["--mpi=none"]}
+    site = replace(PROFILE, python='apptainer exec --bind "$TMPDIR:/tmp" cde.sif python3', parameters=parameters)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": "/a b"}
     for runs in (RUNS[:1], RUNS[1:4]):  # one job, and an array
         *_, script = write_scripts(*runs, profile=site).values()
@@ -167,16 +178,7 @@ def test_container_wraps_python(tmp_path: Path) -> None:
         assert "--mpi=none" in command
         inner = command[command.index("apptainer") :]
         output = subprocess.run(["bash", "-c", inner], env=env, capture_output=True, text=True, check=True).stdout
-        assert output.startswith('exec|--bind|/a b:/tmp|a "b" `c` $(d)|cde.sif|/opt/venv/bin/python|-u|-m|submitit')
-
-
-def test_line_breaks_never_reach_scripts(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="contains a line break"):
-        start(RUNS[:1], PROFILE, sweep="a\nb", progress=print)
-    monkeypatch.setenv("REPRO_HOME", os.environ["REPRO_HOME"] + "\n#SBATCH --qos=high")
-    with pytest.raises(ValueError, match="contains a line break"):
-        launch(*RUNS[:1])
-    assert read_scripts(fake_slurm) == {}
+        assert output.startswith("exec|--bind|/a b:/tmp|cde.sif|python3|-u|-m|submitit")
 
 
 def test_arrays_keep_the_throttle(fake_slurm: Path) -> None:
@@ -275,7 +277,8 @@ def test_refused_retry_keeps_reasons(fake_slurm: Path) -> None:
 def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:
     launch(*RUNS[:2])
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|RUNNING|None")
-    assert fetch_queue() == {"102_0": Queued("PENDING", "Dependency"), "102_1": Queued("RUNNING", "None")}
+    queue = {"102_0": Queued("PENDING", "Dependency", "somebody"), "102_1": Queued("RUNNING", "None", "somebody")}
+    assert fetch_queue(["102_0", "102_1"]) == queue
     assert get_states(*RUNS[:2]) == ["queued", "queued"]
     assert "job 102_0 is PENDING (Dependency)" in get_statuses(RUNS)[0].reason
     set_queue(fake_slurm, "102_1|RUNNING|None")
@@ -290,20 +293,22 @@ def test_silent_scheduler_loses_no_job(fake_slurm: Path) -> None:
     """If Slurm does not respond, submitted jobs count as queued, and are not submitted again."""
     launch(*RUNS[:2])
     (fake_slurm / "squeue").write_text("#!/bin/bash\nexit 1\n")
-    assert fetch_queue() is None
+    assert fetch_queue(["102_0"]) is None
     assert get_states(*RUNS[:2]) == ["queued", "queued"]
-    asked, reason = launch(*RUNS[:2])
-    assert asked == "2 runs requested, 0 to start" and "does not respond" in reason
+    requested, reason = launch(*RUNS[:2])
+    assert requested == "2 runs requested, 0 to start" and "does not respond" in reason
     with take_lease(get_run_item(RUNS[0]).lease_folder):
         assert get_states(*RUNS[:2]) == ["running", "queued"]
 
 
-def test_cancel_calls_scancel(fake_slurm: Path) -> None:
+def test_cancel_names_other_users(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job of another user is marked. It stops by itself."""
     launch(*RUNS[:2])
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|PENDING|Dependency")
-    cancel(RUNS[:1])
+    monkeypatch.setattr(os, "getuid", lambda: pwd.getpwnam("nobody").pw_uid)
+    assert [(status.state, user) for status, user in cancel(RUNS[:1])] == [("queued", "somebody")]
     assert (fake_slurm / "cancelled").read_text() == "102_0\n"
-    assert get_states(*RUNS[:2]) == ["cancelled", "queued"]
+    assert get_states(*RUNS[:2]) == ["failed", "queued"]
 
 
 def test_careful_scales_refuse_uncommitted_code(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,26 +355,25 @@ def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -
     env |= {"CUDA_VISIBLE_DEVICES": "3", "SUBMITIT_FOLDER": "/f"}
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    with hide_enclosing_job() as num_hidden:
-        assert num_hidden == 0
+    with hide_enclosing_job():
         assert env.items() <= os.environ.items()
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with hide_enclosing_job() as num_hidden:
+    with hide_enclosing_job():
         remaining = {name for name in (*env, "SLURM_JOB_ID") if name in os.environ}
-    assert (remaining, num_hidden) == ({"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}, 4)
+    assert remaining == {"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}
     monkeypatch.setenv("SLURM_JOB_GPUS", "3")
     with hide_enclosing_job():
         assert "CUDA_VISIBLE_DEVICES" not in os.environ
     assert env.items() <= os.environ.items()
 
 
-@pytest.mark.parametrize(("name", "message"), [("%u-%j", "without %"), ("back\\slash", r"without \\")])
+@pytest.mark.parametrize("name", ["%u-%j", "back\\slash", "two\nlines"])
 def test_slurm_signs_in_home_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+    fake_slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Slurm expands percent signs in paths of logs. With a backslash, it writes all logs into a file named %j."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / name))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="logs of Slurm need paths without"):
         write_scripts(RUNS[0])
 
 
@@ -423,19 +427,23 @@ def test_changed_code_stops_the_job(
         run_job(launched_with)
 
 
-DONE = [RunStatus(run_id(run), "recorded") for run in RUNS[:2]]
+DONE = [RunStatus(run_id(run), "recorded", score=0.1234) for run in RUNS[:2]]
+RUNNING = RunStatus(DONE[0].id, "running", progress=TrainingProgress(3, 9, 1.0, 120.0, 2.5))
 
 
 @pytest.mark.parametrize(
-    ("run_statuses", "columns"),
+    ("run_statuses", "cells"),
     [
-        (DONE, []),
-        ([DONE[0], RunStatus(DONE[1].id, "failed", "killed")], ["reason"]),
-        ([RunStatus(DONE[0].id, "running", progress=TrainingProgress(3, 9, None, None)), DONE[1]], ["step"]),
+        (DONE, {"score": ["12.3", "12.3"]}),
+        ([DONE[0], RunStatus(DONE[1].id, "failed", "killed")], {"score": ["12.3", ""], "reason": ["", "killed"]}),
+        ([RUNNING, DONE[1]], {"steps": ["3/9", ""], "score": ["loss 2.500", "12.3"], "left": ["2 min", ""]}),
     ],
     ids=["recorded", "failed", "running"],
 )
-def test_empty_columns_are_hidden(run_statuses: list[RunStatus], columns: list[str]) -> None:
+def test_status_shows_steps_score_and_time(run_statuses: list[RunStatus], cells: dict[str, list[str]]) -> None:
+    """Empty columns are hidden."""
     table = make_status_table(dict(zip(RUNS[:2], run_statuses, strict=True)))
-    assert [column.header for column in table.columns] == ["run", "what", "state", *columns] and table.row_count == 2
-    assert [str(cell) for cell in table.columns[2].cells] == [status.state for status in run_statuses]
+    found = {str(column.header): [str(cell) for cell in column.cells] for column in table.columns}
+    assert {name: found.pop(name) for name in cells} == cells
+    assert list(found) == ["run", "what", "state"]
+    assert found["state"] == [status.state for status in run_statuses]

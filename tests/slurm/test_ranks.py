@@ -2,118 +2,62 @@
 
 import json
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-import torch
 import torch.distributed as dist
 
 from repro.records.store import read_record
-from repro.spec import Run, base
-from repro.spec.identity import get_training_id, run_id
-from repro.storage.paths import get_home, get_local_records, run_folder
+from repro.spec import Run
+from repro.spec.identity import run_id
+from repro.storage.paths import CHECKOUT, get_home, get_local_records, run_folder
 from repro.train.checkpoint import read_metrics
-from repro.train.parallel import join_processes
-from slurm import ranks
-from slurm.job import Job
-from slurm.nodes import Meeting
-from slurm.signals import REASONS, Stop, Stopped
-from slurm.states import JobState
-from tests.slurm.launching import read_state, wait_until
+from slurm import launch
+from slurm.profiles import Profile, load_profile
+from slurm.status import get_statuses
+from slurm.sweep import build_tasks
+from tests.slurm.launching import get_states, launch_runs, read_state, start_requeued, wait_until
 from tests.slurm.real_run import RUN, check_training, copy_stages
 
-SHORT = replace(RUN, num_steps=6)
-HERE = JobState(state="running")
+TWO = Profile(name="two", on="local", num_at_once=1, parameters={"tasks_per_node": 2, "cpus_per_task": 1})
+launch_two = partial(launch_runs, profile=TWO)
 
-
-@pytest.fixture(autouse=True)
-def restore_handlers() -> Iterator[None]:
-    """Restore signals and the exception hook, which `ranks.main` sets for its own process."""
-    former, hook = {number: signal.getsignal(number) for number in REASONS}, sys.excepthook
-    yield
-    for number, handler in former.items():
-        signal.signal(number, handler)
-    sys.excepthook = hook
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each process one thread."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-@pytest.mark.slow
-def test_sharing_jobs_train_once() -> None:
-    """Slow: two jobs train in processes of their own."""
-    runs = [SHORT, replace(SHORT, context_seed=SHORT.context_seed + 1)]
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(lambda run: Job(run=asdict(run), num_processes=2)(Stop(), where=HERE), runs))
-    assert outcomes == ["done", "done"]
-    records = [read_record(get_local_records() / f"{run_id(run)}.json") for run in runs]
-    assert records[0].metrics["train/loss"] == records[1].metrics["train/loss"]
-    assert [line["step"] for line in read_metrics(run_folder(get_training_id(SHORT)))] == list(range(1, 7))
-
-
-def join_and_stop(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Replace `execute`: join a group of one process, and stop."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    raise Stopped("told to end")
-
-
-@pytest.mark.enable_socket  # gloo's own
-def test_stopping_rank_leaves_its_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute_with: Callable[..., None]
-) -> None:
-    execute_with(join_and_stop)
-    description_file = tmp_path / ranks.DESCRIPTION
-    description_file.write_text(json.dumps({"run": asdict(SHORT)}))
-    monkeypatch.setattr(sys, "argv", ["ranks", str(description_file)])
-    for name in ("die_with_parent", "_watch_for_request"):
-        monkeypatch.setattr(ranks, name, lambda argument: None)
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    try:
-        assert (ranks.main(), dist.is_initialized()) == (0, False)
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-
-
-def signal_everyone(stop: Stop) -> None:
-    """Wait for the first steps, then send SIGTERM to the job and to every rank, as Slurm does."""
-    folder = run_folder(run_id(RUN))
-    wait_until(lambda: len(read_metrics(folder)) >= 3)
-    stop.on_signal(signal.SIGTERM, None)
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if str(folder / "ranks.json") in path.read_text():
-                os.kill(int(path.parent.name), signal.SIGTERM)
+LAUNCHER = """
+from functools import partial
+from slurm.start import start
+from tests.slurm.test_ranks import RUN, TWO
+start([RUN], TWO, sweep="test", progress=partial(print, flush=True))
+"""
 
 
 def test_stopped_processes_match_one(trained_home: Path) -> None:
     """Two processes that stop and resume see the batches of one process. Losses and scores differ by rounding only."""
     copy_stages(trained_home)
-    job, stop = Job(run=asdict(RUN), num_processes=2), Stop()
-    signaller = threading.Thread(target=signal_everyone, args=(stop,))
-    signaller.start()
-    with pytest.raises(Stopped):
-        job(stop, where=HERE)
-    signaller.join()
-    assert read_state(RUN).state == "interrupted"
+    queue = subprocess.Popen([sys.executable, "-c", LAUNCHER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
     folder = run_folder(run_id(RUN))
+    wait_until(lambda: len(read_metrics(folder)) >= 3)
+    queue.send_signal(signal.SIGINT)
+    output = queue.communicate(timeout=120)[0]
+    assert (get_states(RUN), read_state(RUN).state) == (["missing"], "interrupted"), output
     assert 0 < len(read_metrics(folder)) < RUN.num_steps
-    assert (folder / "checkpoint.safetensors").exists() and not (folder / "stop").exists()
-    assert job(Stop(), where=HERE) == "done"
+    assert (folder / "checkpoint.safetensors").exists()
+    launch_two(RUN)
+    assert get_states(RUN) == ["recorded"]
+    check_scores(trained_home)
+
+
+def check_scores(trained_home: Path) -> None:
+    """Check that training and scores equal those of the run in one process, up to rounding."""
     check_training(trained_home)
     name = f"{run_id(RUN)}.json"
     expected = read_record(trained_home / get_local_records().relative_to(get_home()) / name)
@@ -122,19 +66,19 @@ def test_stopped_processes_match_one(trained_home: Path) -> None:
     assert actual.metrics[metric] == pytest.approx(expected.metrics[metric], abs=0.02)
 
 
-def run_in_ranks(function: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make ranks call a function of this module instead of `execute`."""
-    monkeypatch.setattr(ranks, "RANK_MODULE", "tests.slurm.stand_in_rank")
+def run_in_ranks(function: Callable[..., None], trained_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the processes of the local queue call a function of this module instead of `execute`."""
+    copy_stages(trained_home)
+    monkeypatch.setattr("slurm.local.CHILD_MODULE", "tests.slurm.stand_in_rank")
     monkeypatch.setenv("STAND_IN_EXECUTE", function.__name__)
 
 
-def list_listening_addresses(pids: list[int]) -> set[str]:
-    """Return the addresses on which any of these processes accepts connections, as the kernel writes them."""
+def list_listening_addresses(pid: int) -> set[str]:
+    """Return the addresses on which a process accepts connections, as the kernel writes them."""
     sockets = set()
-    for pid in pids:
-        for file in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):
-                sockets.add(str(file.readlink()))
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            sockets.add(str(file.readlink()))
     rows = [
         line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/self/net/{name}").read_text().splitlines()
     ]
@@ -142,17 +86,9 @@ def list_listening_addresses(pids: list[int]) -> set[str]:
 
 
 def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Replace `execute`: join the other ranks, and write down addresses and threads of this job's processes."""
-    join_processes(torch.device("cpu"))
-    pids = [os.getpid()]
-    while (parent := int(Path(f"/proc/{pids[-1]}/stat").read_text().rpartition(")")[2].split()[1])) > 1:
-        pids.append(parent)
-        if b"pytest" in Path(f"/proc/{parent}/cmdline").read_bytes():
-            break
-    report = {
-        "listeners": sorted(list_listening_addresses(pids)),
-        "threads": [os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")],
-    }
+    """Replace `execute`: write down addresses and threads of this process."""
+    addresses = sorted(list_listening_addresses(os.getpid()))
+    report = {"listeners": addresses, "threads": os.environ["OMP_NUM_THREADS"]}
     (get_home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(report))
     dist.barrier()
 
@@ -160,83 +96,87 @@ def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Cal
 LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
-@pytest.mark.enable_socket  # loopback only
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("several_nodes", [False, True])
-def test_ranks_listen_on_loopback(own_home: Path, monkeypatch: pytest.MonkeyPatch, several_nodes: bool) -> None:
-    """Ranks on one machine listen on loopback only. With several nodes, the store has the address of the meeting.
-
-    The store of torch would listen on every interface, and it executes what it receives. Ranks also divide the threads
-    of their job: each has at least one, and values that are no numbers stay as they are.
-    """
-    for name, threads in {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "many"}.items():
-        monkeypatch.setenv(name, threads)
-    job = Job(run=asdict(RUN), num_processes=2)
-    run_in_ranks(record_listeners, monkeypatch)
-    run_folder(run_id(RUN)).mkdir(parents=True)
-    if several_nodes:  # one node that meets like the first of several
-        monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        described = run_folder(run_id(RUN)) / ranks.DESCRIPTION
-        described.write_text(json.dumps(asdict(job)))
-        assert ranks._run_ranks(asdict(job), Stop(), described, Meeting("127.0.0.1", port)) == 0
-    else:
-        assert not ranks.run_ranks(asdict(job), Stop())
+def test_ranks_listen_on_loopback(trained_home: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of torch would listen on every interface, and it executes what it receives."""
+    run_in_ranks(record_listeners, trained_home, monkeypatch)
+    # The function writes no record, and is not tried again.
+    launch_runs(RUN, profile=replace(TWO, max_requeues=0))
+    assert get_states(RUN) == ["failed"]
     reports = [json.loads((own_home / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
-    assert [report["threads"] for report in reports] == [["2", "1", "many"]] * 2
+    assert [report["threads"] for report in reports] == ["1", "1"]
     listeners = {address for report in reports for address in report["listeners"]}
     assert set() < listeners <= LOOPBACK
 
 
 def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Replace `execute`: rank 1 fails, and rank 0 waits for it forever."""
-    pid_file = get_home() / "rank-0.pid"
-    if os.environ["RANK"] == "0":
-        pid_file.write_text(str(os.getpid()))
-        while not should_stop():
-            time.sleep(0.05)
-        return
-    while not pid_file.exists():
-        time.sleep(0.05)
-    raise ValueError("no such thing")
+    """Replace `execute`: rank 1 fails, and rank 0 waits for it in a collective call."""
+    if os.environ["RANK"] == "1":
+        time.sleep(0.5)
+        raise ValueError("no such thing")
+    (get_home() / "rank-0.pid").write_text(str(os.getpid()))
+    dist.barrier()
 
 
-def test_failed_rank_ends_the_others(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job fails with the error of the rank, and no rank is left."""
-    job = Job(run=asdict(RUN), num_processes=2)
-    run_in_ranks(fail_or_wait, monkeypatch)
-    with pytest.raises(RuntimeError, match=r"one of 2 processes failed \(rank 1 on .*: ValueError: no such thing\)"):
-        job(Stop(), where=HERE)
-    assert read_state(RUN).state == "failed"
-    assert "RANK" not in os.environ
+def test_failed_rank_ends_the_others(trained_home: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run fails with the error of the rank that failed first, and no process is left."""
+    run_in_ranks(fail_or_wait, trained_home, monkeypatch)
+    launch_two(RUN)
+    [status] = get_statuses([RUN])
+    assert status.state == "failed" and status.reason.startswith("rank 1 on ")
+    assert status.reason.endswith("ValueError: no such thing")
     assert not Path(f"/proc/{(own_home / 'rank-0.pid').read_text()}").exists()
 
 
-LATE = """
-import os, pathlib, signal, sys, time
-from types import SimpleNamespace
-import slurm.ranks
-from repro.stopping import Interrupted
-def agreed(run, **how):
-    raise Interrupted("all ranks have agreed")
-def leave():
-    pathlib.Path(sys.argv[1]).with_name("stop").touch()
-    time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGTERM)
-if __name__ == "__main__":
-    sys.modules["repro.execute"] = SimpleNamespace(execute=agreed)
-    sys.modules["repro.train.parallel"] = SimpleNamespace(leave_processes=leave)
-    status = slurm.ranks.main()
-    os.kill(os.getpid(), signal.SIGTERM)
-    sys.exit(status)
-"""
+def test_unshareable_batch_is_refused_first() -> None:
+    site = Profile(name="site", parameters={"nodes": 3, "tasks_per_node": 2})
+    with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
+        build_tasks([replace(RUN, batch_size=16)], site, code={})
+    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={})[-1].job.num_processes == 6
 
 
-def test_late_stop_request_is_harmless(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text(json.dumps({"run": asdict(base("smoke"))}))
-    command = [sys.executable, "-c", LATE, str(tmp_path / "job.json")]
-    root, env = Path(ranks.__file__).parents[1], os.environ | {"RANK": "1"}
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert done.stdout == "rank 1 stopped: all ranks have agreed\n"
+def describe(num_nodes: int, rank: int) -> dict[str, str]:
+    """Return the variables of a task of a job with two tasks per node."""
+    task = SimpleNamespace(
+        num_tasks=2 * num_nodes, num_nodes=num_nodes, job_id="7_1", global_rank=rank, hostnames=["first", "second"]
+    )
+    return launch.describe_task(task)
+
+
+def test_tasks_know_where_to_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one node in a private file, on several at an address and port. Each attempt meets in another place."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR", raising=False)
+    one, two = describe(1, 1), describe(2, 3)
+    assert [one[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GLOO_SOCKET_IFNAME")] == ["1", "1", "2", "lo"]
+    assert [two[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")] == ["3", "1", "4"]
+    assert one["REPRO_RANKS_STORE"].startswith(f"file://{tmp_path}/repro-ranks-")
+    assert re.fullmatch(r"tcp://first:[23]\d{4}", two["REPRO_RANKS_STORE"]) and "GLOO_SOCKET_IFNAME" not in two
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    for num_nodes, earlier in ((1, one), (2, two)):
+        assert describe(num_nodes, 0)["REPRO_RANKS_STORE"] != earlier["REPRO_RANKS_STORE"]
+    [folder] = tmp_path.iterdir()
+    folder.chmod(0o777)
+    with pytest.raises(ValueError, match="others can write"):
+        describe(1, 0)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("parameters", [{"nodes": 2}, {"tasks_per_node": 2}], ids=["nodes", "tasks"])
+def test_slurm_tasks_resume_together(
+    own_home: Path, trained_home: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int]
+) -> None:
+    copy_stages(trained_home)
+    monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR", raising=False)
+    profile = load_profile("dev-cluster")
+    parameters = {**profile.parameters, **parameters, "slurm_setup": ["export GLOO_SOCKET_IFNAME=lo"]}
+    launch_runs(RUN, profile=replace(profile, parameters=parameters))
+    wait_until(lambda: len(read_metrics(run_folder(run_id(RUN)))) >= 3, seconds=300)
+    job_id = get_statuses([RUN])[0].job_id
+    subprocess.run(["scancel", "--signal=USR2", job_id], check=True)
+    start_requeued(job_id)
+    wait_until(lambda: get_states(RUN) == ["recorded"], seconds=300)
+    assert get_statuses([RUN])[0].num_interruptions == 1
+    logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{job_id}_*out"))
+    assert logs == ["0_log.out", "1_log.out"], "each task writes a log"
+    check_scores(trained_home)

@@ -24,7 +24,7 @@ from tests.slurm.stand_in import clear_flag, read_trace, set_flag, stages_of
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
-HERE = Profile(name="here", on="local", cpus_per_run=1, num_at_once=2, num_shards=3)
+HERE = Profile(name="here", on="local", num_at_once=2, num_shards=3, parameters={"cpus_per_task": 1})
 launch = partial(launch_runs, profile=HERE)
 SITE = Profile(name="site", num_at_once=4, num_shards=5)
 RUN = base("smoke", num_steps=3, sampler="cluster", cluster_size=8)
@@ -42,9 +42,7 @@ def test_failed_shard_is_retried_alone() -> None:
     [status] = get_statuses([RUN])
     assert status.state == "failed" and f"shards/{failure}" in status.reason
     title = get_cluster_stage().title
-    assert explain_run(RUN)["stages"][0].startswith(
-        f"{title}: 2 of 3 shards built, 0 being built, 0 waiting; {failure}"
-    )
+    assert explain_run(RUN)["stages"][0].startswith(f"{title}: 2 of 3 shards built; {failure}")
     clear_flag("break-shard-2")
     trace = read_trace()
     assert "0 to start" in launch(RUN)[0]
@@ -67,7 +65,9 @@ def test_shards_are_one_array() -> None:
     assert summaries == [(2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}")]
 
 
-def test_scripts_wait_in_order() -> None:
+def test_scripts_wait_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurm.start.get_max_array_size", lambda: 1000)
+    monkeypatch.setattr("submitit.slurm.slurm.SlurmExecutor.affinity", staticmethod(lambda: 2))
     named_scripts = list(scripts([RUN], SITE, sweep="test"))
     corpus, shards, stage, runs = (text for _, text in named_scripts)
     names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in named_scripts]
@@ -139,13 +139,13 @@ def test_leftover_shards_are_pruned() -> None:
 
 @pytest.mark.slurm
 def test_killed_shard_is_done_again() -> None:
-    profile = replace(load_profile("dev-cluster"), memory_gb=0.5, num_shards=3)
+    profile = replace(load_profile("dev-cluster"), num_shards=3)
     set_flag("hold-2")
     launch(RUN, profile=profile)
     shards = list_shards(get_cluster_stage(), 3)
     wait_until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in read_trace())
     description = Snapshot().list_unbuilt_stages(get_statuses([RUN]))[get_cluster_stage().title]
-    assert description.startswith("2 of 3 shards built, 1 being built")
+    assert description.startswith("2 of 3 shards built; 2-of-3 being built")
     os.kill(find_owner(get_stage_item(shards[1]).lease_folder).pid, signal.SIGKILL)
     wait_until(lambda: not get_statuses([RUN])[0].live_on)
     assert [shard.is_built for shard in shards] == [True, False, True]

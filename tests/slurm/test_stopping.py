@@ -147,7 +147,7 @@ def test_local_queue_stops_its_children(
     process = start_command("launching", *words, is_deaf=is_deaf)
     output = stop_command(process, number, after=after)
     assert "1 of 1 running job stopped in order" in output
-    assert get_states(run) == ["interrupted"]
+    assert get_states(run) == ["missing"]
     events = [line.split()[0] for line in read_trace()]
     assert events == (["build", "begin", "stop"] if after == "counting" else ["build", "begin"])
 

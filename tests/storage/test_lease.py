@@ -14,17 +14,21 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import repro.storage.lease
+from repro.storage.files import write_json
 from repro.storage.lease import (
+    DONE,
     EXIT_LOST,
     Owner,
     acquire,
+    acquire_unless_alive,
     get_last_owner,
+    has_succeeded,
     lease_folder,
-    list_owners,
     remove_leftovers,
 )
 from repro.storage.paths import get_corpora_folder
@@ -63,73 +67,108 @@ def start_holder(folder: Path) -> BaseProcess:
 def test_lease_is_exclusive(tmp_path: Path) -> None:
     assert get_last_owner(tmp_path) is None
     first = take_lease(tmp_path)
-    assert acquire(tmp_path) is None
-    first.release("done")
+    assert acquire(tmp_path) is None and acquire_unless_alive(tmp_path) is None
+    first.release("ValueError: no")
+    assert not has_succeeded(tmp_path)
     second = take_lease(tmp_path)
-    assert second.number == 2
     second.release()
-    assert [owner.outcome for owner in list_owners(tmp_path)] == ["done", ""]
+    assert (second.number, find_owner(tmp_path).outcome, has_succeeded(tmp_path)) == (2, DONE, True)
 
 
-def test_killed_owner_is_replaced_immediately(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_killed_owner_is_replaced_immediately(tmp_path: Path, is_reaped: bool) -> None:
+    """Also if its parent has not collected its exit status: a zombie is dead."""
     holder = start_holder(tmp_path)
     assert acquire(tmp_path) is None
-    holder.kill()
-    holder.join()
+    os.kill(holder.pid, signal.SIGKILL)
+    if is_reaped:
+        holder.join()
+    else:
+        os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
     take_lease(tmp_path).release()
 
 
-def test_hidden_process_of_another_user_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_of_another_user_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """/proc may hide the processes of other users. Then only the heart-beat tells whether the owner is alive."""
     holder = start_holder(tmp_path)
-    monkeypatch.setattr("repro.storage.lease._read_start_time", lambda pid: None)
-
-    def refuse(pid: int, signal_number: int) -> None:
-        raise PermissionError(f"process {pid} is of another user")
-
-    monkeypatch.setattr(os, "kill", refuse)
+    monkeypatch.setattr("repro.storage.lease._read_birth", lambda pid: None)
+    monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
     assert acquire(tmp_path) is None
     monkeypatch.undo()
     holder.kill()
     holder.join()
 
 
-def write_foreign_owner(folder: Path, silent_seconds: float, **values: object) -> None:
-    """Write the owner file of a process on another machine. Its last heartbeat was `silent_seconds` ago."""
-    owner = {"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1", "note": {}}
-    path = folder / "000001.json"
-    path.write_text(json.dumps(owner | {"dead_after_seconds": 60} | values))
-    os.utime(path, (time.time() - silent_seconds,) * 2)
+class Clocks:
+    """Clocks of this process, and the heart-beat of an owner on another machine, under the control of a test."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Write the owner file of another machine."""
+        self.seconds, self.path = 1000.0, folder / "000001.json"
+        self.path.write_text(json.dumps({"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1"}))
+        monkeypatch.setattr("repro.storage.lease.time.monotonic", lambda: self.seconds)
+        monkeypatch.setattr("repro.storage.lease.time.sleep", self.wait)
+        monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "60")
+        self.is_alive = False
+
+    def wait(self, seconds: float) -> None:
+        """Let seconds pass on the monotonic clock. A living owner beats."""
+        self.seconds += seconds
+        if self.is_alive:
+            self.beat(self.seconds)
+
+    def beat(self, at: float) -> None:
+        """Set the time of the heart-beat, as the clock of the other machine or of the disk shows it."""
+        os.utime(self.path, (at, at))
 
 
-DAY_SECONDS = 86_400
-FOREIGN_OWNERS = {
-    "recent heartbeat": ({}, 50, True),
-    "old heartbeat": ({}, 70, False),
-    "heartbeat far in the future": ({}, -(10**9), False),
-    "endless timeout": ({"dead_after_seconds": 1e300}, DAY_SECONDS + 60, False),
-    "timeout is a text": ({"dead_after_seconds": "long"}, DAY_SECONDS, False),
-    "timeout is null": ({"dead_after_seconds": None}, DAY_SECONDS, False),
-    "wrong types": ({"machine": 3, "pid": "x", "born": [], "note": 3}, DAY_SECONDS, False),
-}
+@pytest.fixture
+def clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    """Control the clocks of an owner on another machine."""
+    return Clocks(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(("values", "silent_seconds", "is_alive"), FOREIGN_OWNERS.values(), ids=FOREIGN_OWNERS)
-def test_silent_foreign_owner_is_replaced(
-    values: dict[str, object], silent_seconds: float, is_alive: bool, tmp_path: Path
-) -> None:
-    """Heartbeats in the future and impossible timeouts do not keep a lease."""
-    write_foreign_owner(tmp_path, silent_seconds, **values)
-    lease = acquire(tmp_path)
-    assert (lease is None) == is_alive
+@pytest.mark.parametrize("jump", [-(10**6), 0, 10**6])
+def test_jumping_clock_takes_no_lease(tmp_path: Path, clocks: Clocks, jump: float) -> None:
+    """Clocks of the owner, the disk and this machine may jump. Only this process's own monotonic clock counts."""
+    for second in range(200):
+        clocks.beat(time.time() + jump * (-1) ** second + second)
+        assert acquire(tmp_path) is None
+        clocks.wait(30)
+
+
+def test_silent_foreign_owner_is_replaced(tmp_path: Path, clocks: Clocks) -> None:
+    """Its age by the wall clock does not count, and neither does the time before this process looked."""
+    clocks.beat(1.0)
+    clocks.wait(1000)
+    assert acquire(tmp_path) is None
+    clocks.wait(59)
+    assert acquire(tmp_path) is None
+    clocks.wait(2)
+    lease = take_lease(tmp_path)
+    assert lease.number == 2
+    lease.release()
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_single_try_waits_for_heartbeat(tmp_path: Path, clocks: Clocks, is_alive: bool) -> None:
+    clocks.is_alive = is_alive
+    lease = acquire_unless_alive(tmp_path)
+    assert (lease is None) == is_alive and clocks.seconds < 1000 + (5 if is_alive else 65)
     if lease is not None:
-        assert lease.number == 2
         lease.release()
 
 
-def test_unfinished_owner_file_is_alive(tmp_path: Path) -> None:
-    (tmp_path / "000001.json").touch()
+@pytest.mark.parametrize(
+    "text", ["", "{}}", "[" * 50_000 + "}", "\x00}", "3", "null", '{"pid": 1e400}', '{"pid": "x"}']
+)
+def test_damaged_owner_file_is_judged_by_beats(text: str, tmp_path: Path, clocks: Clocks) -> None:
+    clocks.path.write_text(text)
+    (tmp_path / "12x.json").write_text(text)
+    assert (find_owner(tmp_path).number, find_owner(tmp_path).host) == (1, "?")
     assert acquire(tmp_path) is None
+    clocks.wait(61)
+    take_lease(tmp_path).release()
 
 
 def test_heartbeat_extends_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +181,7 @@ def test_heartbeat_extends_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def fail_twice() -> None:
         nonlocal num_beats
         num_beats += 1
+        assert acquire(tmp_path) is None
         if num_beats <= 2:
             raise OSError(errno.ESTALE, "Stale file handle")
         if num_beats == 8:  # six per timeout
@@ -171,40 +211,54 @@ def test_full_disk_leaves_no_owner(num_bytes: int, tmp_path: Path) -> None:
         acquire(tmp_path)
     assert (get_last_owner(tmp_path), [*tmp_path.iterdir()]) == (None, [])
     assert len([*Path("/proc/self/fd").iterdir()]) == num_open
-    lease = take_lease(tmp_path)
-    assert lease.number == 1, "the lease is free once there is space"
-    lease.release()
 
 
-def test_full_disk_hides_no_error(tmp_path: Path) -> None:
+def test_full_disk_is_no_success(tmp_path: Path) -> None:
     lease = take_lease(tmp_path)
     with limit_file_size(0), pytest.raises(KeyError, match="the error that matters"), lease:
         raise KeyError("the error that matters")
     assert f"lease {tmp_path.name}" not in [thread.name for thread in threading.enumerate()]
-    owner = find_owner(tmp_path)
-    assert (owner.is_alive, owner.outcome) == (False, None), "an empty outcome would mean success"
-    assert owner.is_released, "it did not die"
+    assert (find_owner(tmp_path).outcome, has_succeeded(tmp_path)) == ("", False)
+    take_lease(tmp_path).release()
 
 
-def test_unwritable_outcome_is_no_success(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no such file"), take_lease(tmp_path):
-        raise OSError("no such file: caf\udce9.json")
-    assert find_owner(tmp_path).outcome == "OSError: no such file: caf?.json"
+def hold_and_write(folder: Path, barrier: Any) -> None:
+    """Hold the lease, with rare heart-beats, and write a file after the second wait."""
+    os.environ["REPRO_DEAD_AFTER_SECONDS"] = "6000"
+    take_lease(folder)
+    barrier.wait()
+    barrier.wait()
+    write_json(folder / "result", "written")
 
 
-def test_suspended_owner_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An owner that was taken over while it was suspended exits as soon as it continues."""
-    with monkeypatch.context() as patch:
-        patch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.5")
-        holder = start_holder(tmp_path)
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_lost_owner_writes_nothing(tmp_path: Path, is_lost: bool) -> None:
+    """An owner that was taken over compares its number before each write, also between two heart-beats."""
+    barrier = FORK.Barrier(2, timeout=60)
+    holder = FORK.Process(target=hold_and_write, args=(tmp_path, barrier))
+    holder.start()
+    barrier.wait()
+    if is_lost:
+        (tmp_path / "000002.json").touch()
+    barrier.wait()
+    holder.join(timeout=20)
+    assert holder.exitcode == (EXIT_LOST if is_lost else 0)
+    assert (tmp_path / "result").exists() != is_lost
+
+
+def test_suspended_owner_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It exits as soon as it continues."""
+    monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "0.5")
+    holder = start_holder(tmp_path)
     os.kill(holder.pid, signal.SIGSTOP)
+    time.sleep(0.2)
+    assert acquire(tmp_path) is None
     time.sleep(0.7)
     lease = take_lease(tmp_path)
     os.kill(holder.pid, signal.SIGCONT)
     holder.join(timeout=10)
     assert holder.exitcode == EXIT_LOST
-    owner = find_owner(tmp_path)
-    assert (owner.number, owner.is_alive) == (2, True)
+    assert find_owner(tmp_path).number == 2
     lease.release()
 
 
@@ -230,7 +284,9 @@ def contend(folder: Path, barrier: Any, winners: "multiprocessing.Queue[int]") -
 @pytest.mark.parametrize("takes_over", [False, True])
 def test_one_racing_process_wins(tmp_path: Path, takes_over: bool) -> None:
     if takes_over:
-        write_foreign_owner(tmp_path, silent_seconds=100)
+        holder = start_holder(tmp_path)
+        holder.kill()
+        holder.join()
     winners: multiprocessing.Queue[int] = FORK.Queue()
     barrier = FORK.Barrier(12, timeout=60)
     run_in_processes(contend, [(tmp_path, barrier, winners)] * 12)
@@ -265,15 +321,6 @@ def test_killed_builder_is_replaced(own_home: Path, tmp_path: Path) -> None:
     assert not list(own_home.glob("stages/counted/*/value"))
     build_counted(tmp_path, 2)
     assert len(list(own_home.glob("stages/counted/*/value"))) == 1
-
-
-@pytest.mark.parametrize("text", ["{}}", "[" * 50_000 + "}", "\x00}", "3", "null", '{"a": }'])
-def test_damaged_owner_file_is_unknown(text: str, tmp_path: Path) -> None:
-    (tmp_path / "000001.json").write_text(text)
-    (tmp_path / "12x.json").write_text(text)
-    owner = find_owner(tmp_path)
-    assert (owner.number, owner.host) == (1, "?")
-    assert len(list_owners(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("value", ["", "x", "nan", "inf", "-1", "0", "1e9"])

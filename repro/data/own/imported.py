@@ -54,7 +54,7 @@ from repro.data.readers import ROWS_PER_READ, get_domain_name, read_foreign_rows
 from repro.data.wording import normalize_loosely
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_file, atomic_folder, read_json
-from repro.storage.lease import Lease, acquire, get_last_owner, lease_folder, remove_leftovers
+from repro.storage.lease import Lease, acquire_unless_alive, get_last_owner, lease_folder, remove_leftovers
 from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
 from repro.text import shorten
 
@@ -194,7 +194,7 @@ def _choose_side(folder: Path) -> Side:
 def _import_lease(target: Path) -> Lease:
     """Acquire the lease of the import into a folder. Raises ValueError if another process holds it."""
     folder = lease_folder(target)
-    lease = acquire(folder)
+    lease = acquire_unless_alive(folder)
     if lease is None:
         raise ValueError(
             f"{target.name!r} is being imported by {get_last_owner(folder)}: wait for it, or choose another name"
