@@ -79,8 +79,8 @@ def test_why_names_other_scales() -> None:
     ("words", "message"),
     [
         (("figur4",), r"unknown artefact 'figur4', did you mean 'figure4'\?"),
-        (("figure4", "--write"), "have all claims"),
-        (("--write", "--scale", "mini"), "pages show the ledger of desk"),
+        (("figure4", "--write"), "leave out artefacts"),
+        (("--write", "--scale", "mini"), "leave out artefacts"),
     ],
 )
 def test_impossible_checks_are_refused(words: tuple[str, ...], message: str) -> None:
