@@ -23,7 +23,7 @@ import faiss
 import numpy as np
 
 from benchmarks.harness import describe_machine, make_parser, time_in_turns, write_rows
-from repro.analyses.neighbours import find_nearest_rows
+from repro.analyses.pairs import find_nearest_rows
 from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, best_attempt
 from repro.batches.negatives import mine_negatives
 from repro.evaluate.retrieval import rank_by_score, search

@@ -1,6 +1,7 @@
-"""Analyses of a run after training: one module per value of the field `measure`, listed in `repro.spec.MEASURES`.
+"""Analyses of a run after training: one function per value of the field `measure`, listed in `repro.spec.MEASURES`.
 
-Each module has the function `measure(inputs, model, folder) -> Measured`. `model` is the trained model, or None.
+The function is `measure(inputs, model, folder) -> Measured` in the module of this name, or `measure_NAME` in a module of
+several analyses. `model` is the trained model, or None.
 """
 
 from __future__ import annotations
@@ -25,7 +26,21 @@ class Measured:
     exhibits: Mapping[str, Sequence[Mapping[str, str | float]]] = field(default_factory=dict)
 
 
+SHARED_MODULES = {
+    **dict.fromkeys(("counts", "divergence"), "corpora"),
+    **dict.fromkeys(("cascade", "probe"), "classification"),
+    **dict.fromkeys(("shape", "curve", "steps"), "training"),
+    **dict.fromkeys(("neighbours", "cluster"), "pairs"),
+    **dict.fromkeys(("cross", "spread", "selection"), "contexts"),
+}
+"""The module of each analysis that shares one."""
+
+
 def measure_run(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Run the analysis of a run. Additional files, such as TREC runs, go to `folder`."""
-    measured: Measured = import_module(f"repro.analyses.{inputs.run.measure}").measure(inputs, model, folder)
+    name = inputs.run.measure
+    module = import_module(f"repro.analyses.{SHARED_MODULES.get(name, name)}")
+    measured: Measured = getattr(module, f"measure_{name}" if name in SHARED_MODULES else "measure")(
+        inputs, model, folder
+    )
     return measured

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from repro.analyses import Measured
-from repro.analyses.divergence import TEXTS_PER_CHUNK
+from repro.analyses.corpora import TEXTS_PER_CHUNK
 from repro.data.beir import Retrieval
 from repro.data.tokens import Tokens
 from repro.evaluate.adaptation import normalize

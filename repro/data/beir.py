@@ -16,7 +16,7 @@ from repro.data.folders import is_beir, list_entries, list_splits
 from repro.data.lines import iter_lines, list_json_rows
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.data.wording import is_empty
-from repro.storage.files import read_json
+from repro.storage.files import json_object
 from repro.text import count_noun, shorten
 
 DOCUMENT, QUERY = ("title", "text"), ("text",)
@@ -60,16 +60,6 @@ def parse_grade(text: str) -> int:
     if not MIN_GRADE <= int(text) <= MAX_GRADE:
         raise ValueError(f"the grade {shorten(text)} is not from {MIN_GRADE} to {MAX_GRADE}")
     return int(text)
-
-
-def add_judgement(judgements: dict[str, dict[str, int]], query: str, document: str, grade: int, where: str) -> None:
-    """Add a judgement. A repeated line is ignored. Raises ValueError if the pair has another grade."""
-    # Real qrels repeat lines. Only a contradiction is an error.
-    first_grade = judgements.setdefault(query, {}).setdefault(document, grade)
-    if first_grade != grade:
-        raise ValueError(
-            f"{where}: {shorten(query)} and {shorten(document)} were judged {first_grade} before, {grade} here"
-        )
 
 
 @dataclass(frozen=True)
@@ -329,38 +319,29 @@ def write_suite(
 
 
 def load_suite(folder: Path) -> Suite:
-    """Read suite.json. Raises ValueError if it is malformed, or if it or a dataset folder is missing."""
+    """Read suite.json. Raises ValueError if it is missing or malformed."""
     path = folder / "suite.json"
     if not path.is_file():
         raise ValueError(f"no suite at {folder}: {path} is missing")
+    content = json_object(path)
+    datasets = []
     try:
-        content = read_json(path)
-        rows = [(row["name"], row["family"]) for row in content["datasets"]]
-        quirks = {row["name"]: Quirks(**row["quirks"]) for row in content["datasets"] if "quirks" in row}
-        parts = {row["name"]: str(row["part_of"]) for row in content["datasets"] if row.get("part_of")}
-        name = content["name"]
+        check_name(content["name"], str(path))
+        for row in content["datasets"]:
+            name, family = row["name"], row["family"]
+            # a family is not a folder, so it may have spaces, as "cqadupstack set"
+            for checked_name in (name, family.replace(" ", "_") if isinstance(family, str) else family):
+                check_name(checked_name, str(path))
+            quirks = Quirks(**row["quirks"]) if "quirks" in row else None
+            datasets.append(SuiteDataset(name, family, folder / name, quirks, row.get("part_of") or ""))
     except (KeyError, TypeError) as error:
         raise ValueError(
             f'{path} is malformed ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}'
         ) from error
-    names = [dataset for dataset, _ in rows]
-    for checked_name in (name, *names):
-        check_name(checked_name, str(path))
-    # a family is not a folder, so it may have spaces, as "cqadupstack set"
-    for _, family in rows:
-        check_name(family.replace(" ", "_") if isinstance(family, str) else family, str(path))
-    repeated = sorted({dataset for dataset in names if names.count(dataset) > 1})
-    if repeated:
-        raise ValueError(f"{path} names {repeated[:3]} more than once")
-    check_groups(rows, str(path))
-    datasets = tuple(
-        SuiteDataset(dataset, family, folder / dataset, quirks.get(dataset), parts.get(dataset, ""))
-        for dataset, family in rows
-    )
-    missing = [dataset.name for dataset in datasets if not dataset.path.is_dir()]
-    if missing or not datasets:
-        raise ValueError(f"{path} names {len(datasets)} datasets, without a folder: {missing or 'all'}")
-    return Suite(name, datasets)
+    if not datasets:
+        raise ValueError(f"{path} names no dataset")
+    check_groups([(dataset.name, dataset.family) for dataset in datasets], str(path))
+    return Suite(content["name"], tuple(datasets))
 
 
 MEAN, HEADLINE = "mean", "ndcg_at_10"
@@ -402,13 +383,10 @@ def _list_indices_of_mean(datasets: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def check_groups(datasets: Sequence[tuple[str, str]], where: str) -> None:
     """Raise ValueError if two of the datasets and means over datasets would have the same metric path."""
-    names = {name for name, _ in datasets}
-    families = {family for _, family in datasets}
-    conflicts = sorted(names & (families | {MEAN}))
+    counts = Counter([*(name for name, _ in datasets), *{family for _, family in datasets}, MEAN])
+    conflicts = sorted(name for name, count in counts.items() if count > 1)
     if conflicts:
-        raise ValueError(f"{where}: {conflicts} name both a dataset and a mean over datasets: rename them")
-    if MEAN in families:
-        raise ValueError(f"{where}: a family named {MEAN!r} conflicts with the mean over all datasets: rename it")
+        raise ValueError(f"{where}: {conflicts} name more than one dataset or mean over datasets: rename them")
 
 
 def _write_jsonl(path: Path, rows: Iterator[dict[str, str]]) -> None:
@@ -463,21 +441,20 @@ def _read_judgements(
     path = folder / "qrels" / f"{split}.tsv"
     judgements: dict[str, dict[str, int]] = {}
     for line, (query_id, document_id, grade) in read_qrels(path):
+        where = f"{path}, line {line}"
         if query_id not in queries:
-            raise ValueError(f"{path}, line {line}: the query {query_id!r} is not in queries.jsonl")
+            raise ValueError(f"{where}: the query {query_id!r} is not in queries.jsonl")
         if documents is not None and document_id not in documents:
-            raise ValueError(f"{path}, line {line}: the document {document_id!r} is not in corpus.jsonl")
-        add_judgement(judgements, query_id, document_id, grade, f"{path}, line {line}")
-    if not judgements:
-        raise ValueError(f"{path} judges nothing: a split needs at least one query")
+            raise ValueError(f"{where}: the document {document_id!r} is not in corpus.jsonl")
+        # Real qrels repeat lines. Only a contradiction is an error.
+        first_grade = judgements.setdefault(query_id, {}).setdefault(document_id, grade)
+        if first_grade != grade:
+            raise ValueError(
+                f"{where}: {shorten(query_id)} and {shorten(document_id)} were judged {first_grade} before, {grade} here"
+            )
     if all(grade <= 0 for grades in judgements.values() for grade in grades.values()):
         raise ValueError(f"{path} has no grade above 0: no document is relevant to any query, every score would be 0")
     return judgements
-
-
-def is_header(parts: Sequence[str]) -> bool:
-    """Return whether the first line of a file of judgements is a header as in BEIR."""
-    return parts[0].lower().replace("_", "-") == QRELS_HEADER[0] and not parts[-1][-1:].isdigit()
 
 
 def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
@@ -495,7 +472,8 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     # Only the first line with content may be a header. `number` counts blank lines too.
     for index, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")
-        if index == 0 and is_header(parts):
+        is_header = parts[0].lower().replace("_", "-") == QRELS_HEADER[0] and not parts[-1][-1:].isdigit()
+        if index == 0 and is_header:
             continue
         try:
             query_id, document_id, grade = parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from repro.analyses.batch_text import shorten
+from repro.analyses.batches import shorten
 from repro.report.view import View
 from repro.text import ABSENT, format_number
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from repro.analyses.batch_text import BATCH_EXHIBIT
+from repro.analyses.batches import BATCH_EXHIBIT
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, load_records, make_view
 from repro.report.claims_overview import list_forest_rows, make_counts_view

@@ -1,6 +1,6 @@
 """Cache results between commands, each in a JSON file that can be verified.
 
-A file holds a key, the result as a text, its length and its sha256. The key is a digest of everything that determines
+A file holds a key, the result as a text, and its sha256. The key is a digest of everything that determines
 the result. If a file is missing, damaged, edited or has another key, the caller computes the result again. If the
 folder cannot be written, nothing is cached.
 """
@@ -29,7 +29,7 @@ class Memo:
         try:
             content = json_object(self.path)
             text = content["result"]
-            if content["key"] != self.key or content["length"] != len(text) or content["sha256"] != self._digest(text):
+            if content["key"] != self.key or content["sha256"] != self._digest(text):
                 return None
             return json.loads(text)
         except (OSError, ValueError, TypeError, KeyError):
@@ -39,7 +39,7 @@ class Memo:
         """Store a result of plain values."""
         # a nested text, because a result may hold NaN, which `json_object` refuses
         text = json.dumps(result)
-        content = {"key": self.key, "length": len(text), "sha256": self._digest(text), "result": text}
+        content = {"key": self.key, "sha256": self._digest(text), "result": text}
         with suppress(OSError, ValueError), atomic_file(self.path) as part:
             part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 

@@ -2,7 +2,7 @@
 
 1. Shard i of n is a stage of its own in the folder KEY.shards/i-of-n, next to the whole stage. It has its own lease and
    digests, and it is complete or absent. After a kill, only the interrupted shards are built again.
-2. A shard stores the digests of its inputs and the commit of its encoder. If they differ, it is not joined.
+2. A shard stores the commit of its encoder. Shards of different commits are not joined.
 3. The join verifies every shard and writes the whole stage. Its bytes do not depend on the number of shards. Then the
    shards are removed.
 """
@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
-from repro.storage.digests import hash_json
-from repro.storage.files import read_json
 from repro.storage.paths import get_stage_folder
 from repro.storage.stages import STAGE_FILE, Part, Stage
 
@@ -43,26 +40,10 @@ class Shard(Stage):
         return super().is_built or self.whole.is_built
 
     def check(self, *, deep: bool = False) -> None:
-        """Raise ValueError if the files of the shard or of its inputs have changed since it was built."""
-        # A join has already removed this shard.
-        if self.whole.is_built and not self.path.is_dir():
-            return
-        super().check(deep=deep)
-        made_from = read_json(self.path / STAGE_FILE).get("made_from")
-        stored_digests = made_from if isinstance(made_from, dict) else {}
-        current_digests = self._hash_inputs()
-        changed = [name for name in current_digests if stored_digests.get(name) != current_digests[name]]
-        if changed:
-            origin = f"shard {self.title} was made from another {changed[0]}"
-            raise ValueError(f"{origin}: remove the folder {self.path} and it is built again")
-
-    def collect_metadata(self) -> dict[str, Any]:
-        """Return the metadata of a stage, and the digests of the inputs."""
-        return super().collect_metadata() | {"made_from": self._hash_inputs()}
-
-    def _hash_inputs(self) -> dict[str, str]:
-        needs = (need for stage in self.needs for need in stage.all())
-        return {need.title: hash_json(need.files) for need in needs}
+        """Raise ValueError if the files of the shard have changed."""
+        # A join removes its shards.
+        if not self.whole.is_built or self.path.is_dir():
+            super().check(deep=deep)
 
 
 @dataclass(frozen=True, kw_only=True)

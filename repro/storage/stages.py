@@ -123,10 +123,6 @@ class Stage:
         made_with = json_object(self.path / STAGE_FILE).get("made_with") if self.is_built else None
         return {"made_with": made_with} if made_with else {}
 
-    def collect_metadata(self) -> dict[str, Any]:
-        """Return the metadata for the key file, without the digests. Called before the build."""
-        return {"name": self.name, "key": self.key}
-
     @property
     def building_folder(self) -> Path:
         """The folder of the build's lease and digests, next to the stage."""
@@ -153,8 +149,7 @@ class Stage:
                 if self.path.exists():
                     raise ValueError(f"{self.path} has no {STAGE_FILE}: remove the folder and it is built again")
                 progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
-                # Before the build, so that the digests of the inputs are those that were read.
-                metadata = self.collect_metadata()
+                metadata: dict[str, Any] = {"name": self.name, "key": self.key}
                 with atomic_folder(self.path) as part:
                     self.make(part)
                     made_with = self.made_with()

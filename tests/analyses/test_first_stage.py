@@ -9,7 +9,7 @@ import ir_measures
 import numpy as np
 import pytest
 
-from repro.analyses import cross
+from repro.analyses.contexts import measure_cross
 from repro.batches.surrogate import load_surrogate
 from repro.data.beir import Retrieval, load_beir
 from repro.evaluate.retrieval import read_run, search_bm25
@@ -92,7 +92,7 @@ def test_full_search_has_no_first_stage() -> None:
 def test_crossed_contexts_are_reranked_too(tmp_path: Path) -> None:
     """With one candidate per query, the score is that of the first stage under every context."""
     run = base("smoke", architecture="contextual", measure="cross", protocol="rerank", rerank_depth=1)
-    metrics = cross.measure(Inputs(run), ContextBlindRanker(), tmp_path).metrics
+    metrics = measure_cross(Inputs(run), ContextBlindRanker(), tmp_path).metrics
     for retrieval in load_collections(run):
         candidates = find_by_brute_force(retrieval, run)
         expected = score_candidates(ir_measures.nDCG @ 10, candidates, retrieval.judgements)

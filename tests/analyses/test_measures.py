@@ -15,10 +15,15 @@ from experiments.e19_mteb import runs as mteb_runs
 from experiments.e20_two_phases import TASKS
 from experiments.e20_two_phases import runs as two_phases
 from repro.analyses import mteb as mteb_measure
-from repro.analyses.cross import choose_domains
+from repro.analyses.contexts import (
+    NUM_CONTEXTS,
+    choose_context_datasets,
+    choose_domains,
+    compute_distances,
+    project_to_plane,
+)
 from repro.analyses.mteb import average_by_category, compute_moves, evaluate_tasks, list_mteb_tasks
-from repro.analyses.neighbours import find_nearest_rows
-from repro.analyses.spread import NUM_CONTEXTS, choose_context_datasets, compute_distances, project_to_plane
+from repro.analyses.pairs import find_nearest_rows
 from repro.batches.mask import compute_content_keys
 from repro.batches.surrogate import MiniLMWords
 from repro.data.beir import SuiteDataset
@@ -33,8 +38,8 @@ from tests.commands import ignore
 
 @pytest.mark.parametrize("size", [1, 7, 49, 1000])
 def test_nearest_rows_match_brute_force(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_PER_CHUNK", size)
-    monkeypatch.setattr("repro.analyses.neighbours.ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr("repro.analyses.pairs.DOCUMENTS_PER_CHUNK", size)
+    monkeypatch.setattr("repro.analyses.pairs.ROWS_PER_CHUNK", 2)
     rng = np.random.default_rng(0)
     np.save(tmp_path / "vectors.npy", rng.normal(size=(50, 8)).astype(np.float16))
     stored = np.load(tmp_path / "vectors.npy", mmap_mode="r")
@@ -48,7 +53,7 @@ def test_nearest_rows_match_brute_force(size: int, tmp_path: Path, monkeypatch: 
 
 def test_neighbours_need_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """A float32 copy of all vectors would need twice the stored size."""
-    monkeypatch.setattr("repro.analyses.neighbours.DOCUMENTS_PER_CHUNK", 1000)
+    monkeypatch.setattr("repro.analyses.pairs.DOCUMENTS_PER_CHUNK", 1000)
     vectors = np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float16)
     keys, rows = np.arange(len(vectors)), np.arange(100)
     tracemalloc.start()

@@ -15,17 +15,17 @@ import torch
 from repro.analyses import (
     Measured,
     batches,
-    cluster,
-    cross,
     disagreement,
-    divergence,
     headroom,
-    neighbours,
     retrieval,
-    spread,
     whitening,
 )
-from repro.analyses.batch_text import LONGEST_TEXT, shorten
+from repro.analyses import corpora as corpora_module
+from repro.analyses import pairs as pairs_module
+from repro.analyses.batches import LONGEST_TEXT, shorten
+from repro.analyses.contexts import measure_cross, measure_spread
+from repro.analyses.corpora import measure_divergence
+from repro.analyses.pairs import NUM_NEIGHBOURS, measure_cluster, measure_neighbours
 from repro.batches.mask import compute_content_keys
 from repro.data.beir import Suite, SuiteDataset, load_beir, write_beir_folder
 from repro.data.paper.quirks import Quirks
@@ -74,7 +74,7 @@ def test_cross_scores_every_context(tmp_path: Path) -> None:
     rival = make_collection("rival", ("rival says 1", "rival says 2"), relevant=(1,))
     run = base("desk", architecture="contextual", num_contexts=2)
     inputs = make_inputs(run, suite=write_collections(tmp_path, home, rival))
-    measured = cross.measure(inputs, Ranker(), tmp_path / "run")
+    measured = measure_cross(inputs, Ranker(), tmp_path / "run")
     expected = {("home", "home"): 1.0, ("rival", "home"): 0.5, ("home", "rival"): SECOND, ("rival", "rival"): SECOND}
     for (context, test), value in expected.items():
         assert measured.metrics[f"cross/{context}/{test}/ndcg_at_10"] == pytest.approx(value), (context, test)
@@ -92,7 +92,7 @@ def test_spread_is_over_contexts(
     model: Ranker, within: float, between: float, kept_apart: float, searched: Inputs, tmp_path: Path
 ) -> None:
     """Under the rival context of `Ranker`, each of the two documents has the vector of the other one."""
-    metrics = spread.measure(searched, model, tmp_path).metrics
+    metrics = measure_spread(searched, model, tmp_path).metrics
     assert metrics["spread/within"] == pytest.approx(within, abs=1e-3)
     assert metrics["spread/between"] == metrics["spread/nearest"] == pytest.approx(between, abs=1e-4)
     assert metrics["spread/kept_apart"] == kept_apart
@@ -101,17 +101,16 @@ def test_spread_is_over_contexts(
 def test_spread_needs_two_contexts(searched: Inputs, tmp_path: Path) -> None:
     alone = make_inputs(searched.run, suite=Suite("desk", searched.suite.datasets[:1]))
     with pytest.raises(ValueError, match="measure='spread'"):
-        spread.measure(alone, Ranker(), tmp_path)
+        measure_spread(alone, Ranker(), tmp_path)
 
 
 def test_copies_are_no_wrong_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The held-out domains of one import share their documents. Whitening then lacks the wrong corpus."""
     home = make_numbered_collection("home", 20, (0, 3))
     suite = write_collections(tmp_path, home, replace(home, name="copy"))
-    for analysis, architecture in ((cross, "contextual"), (headroom, "none")):
-        run = base("smoke", architecture=architecture)
+    for measure, architecture, model in ((measure_cross, "contextual", Ranker()), (headroom.measure, "none", None)):
         with pytest.raises(ValueError, match="different documents"):
-            analysis.measure(make_inputs(run, suite=suite), Ranker() if analysis is cross else None, tmp_path / "run")
+            measure(make_inputs(base("smoke", architecture=architecture), suite=suite), model, tmp_path / "run")
     monkeypatch.setattr(whitening, "load_validation_suite", lambda inputs: None)
     pairs = HandMadePairs([0] * 20)
     inputs = make_inputs(base("smoke", measure="whitening"), suite=suite, pairs=pairs)
@@ -121,13 +120,13 @@ def test_copies_are_no_wrong_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_divergence_matches_plain_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words in every document of a collection do not count. A word counts once per document."""
-    monkeypatch.setattr(divergence, "TEXTS_PER_CHUNK", 2)
+    monkeypatch.setattr(corpora_module, "TEXTS_PER_CHUNK", 2)
     training = ("a red apple", "a green apple a", "the sky")
     corpora = {"same": training, "other": ("a red sea sea", "the red sky", "a red sky")}
     suite = write_collections(tmp_path, *(make_collection(name, texts, (0,)) for name, texts in corpora.items()))
     run = base("desk", measure="divergence", architecture="none")
     inputs = make_inputs(run, pairs=HandMadePairs([0, 0, 1], training), suite=suite)
-    metrics = divergence.measure(inputs, None, tmp_path).metrics
+    metrics = measure_divergence(inputs, None, tmp_path).metrics
 
     def count(texts: tuple[str, ...], word: str) -> int:
         return sum(word in text.split() for text in texts)
@@ -144,17 +143,17 @@ def test_divergence_matches_plain_loops(tmp_path: Path, monkeypatch: pytest.Monk
     parts = Suite(
         "desk", (*suite.datasets[:1], *(suite.datasets[1]._replace(name=name, part_of="forum") for name in "xy"))
     )
-    measured = divergence.measure(make_inputs(run, pairs=inputs.pairs, suite=parts), None, tmp_path)
+    measured = measure_divergence(make_inputs(run, pairs=inputs.pairs, suite=parts), None, tmp_path)
     assert measured.metrics["desk/mean/idf_divergence"] == pytest.approx(expected / 2), "two parts count once"
     assert measured.arrays["desk/mean/idf_divergence"].mean() == pytest.approx(expected / 2)
     with pytest.raises(ValueError, match="no word distinguishes its 1 documents"):
-        divergence.compute_idf_divergence(np.ones(3), 2, np.ones(3), 1)
+        corpora_module.compute_idf_divergence(np.ones(3), 2, np.ones(3), 1)
 
 
-def measure_neighbours(folder: Path, queries: np.ndarray, documents: np.ndarray, pairs: HandMadePairs) -> Measured:
+def measure_near(folder: Path, queries: np.ndarray, documents: np.ndarray, pairs: HandMadePairs) -> Measured:
     vectors = {"query": queries, "document": documents}
     parts = {"embeddings": vectors.get, "content_keys": compute_content_keys(pairs.documents)}
-    return neighbours.measure(make_inputs(base("desk"), pairs=pairs, **parts), None, folder)
+    return measure_neighbours(make_inputs(base("desk"), pairs=pairs, **parts), None, folder)
 
 
 def compare_with_others(
@@ -177,8 +176,8 @@ def test_neighbours_match_plain_loops(tmp_path: Path, monkeypatch: pytest.Monkey
         others = [other for other in range(5) if texts[other] != texts[row]]
         nearest[row] = sorted(others, key=lambda other: -float(documents[row] @ documents[other]))[:2]
     for kind, others, count in (("domain", same_domain, 11), ("nearest", nearest, 2)):
-        monkeypatch.setattr(neighbours, "NUM_NEIGHBOURS", count)
-        measured = measure_neighbours(tmp_path, queries, documents, HandMadePairs(codes, texts))
+        monkeypatch.setattr(pairs_module, "NUM_NEIGHBOURS", count)
+        measured = measure_near(tmp_path, queries, documents, HandMadePairs(codes, texts))
         results = [compare_with_others(queries, documents, row, others[row]) for row in range(5)]
         similarities, shares = map(sorted, zip(*results, strict=True))
         assert sorted(measured.arrays[f"{kind}/similarity"]) == pytest.approx(similarities, abs=1e-6)
@@ -198,8 +197,8 @@ def test_copies_of_own_vector_are_plausible(tmp_path: Path) -> None:
     # The twin of row n is row n + 100.
     sides = (np.tile(side, (2, 1)) for side in (queries, documents))
     sides = ((side / np.linalg.norm(side, axis=1, keepdims=True)).astype(np.float16) for side in sides)
-    measured = measure_neighbours(tmp_path, *sides, HandMadePairs([0] * 200))
-    only_the_twin = np.full(200, 1 / neighbours.NUM_NEIGHBOURS)
+    measured = measure_near(tmp_path, *sides, HandMadePairs([0] * 200))
+    only_the_twin = np.full(200, 1 / NUM_NEIGHBOURS)
     assert measured.arrays["nearest/plausible"] == pytest.approx(only_the_twin)
     answers = [row["may be a positive"] for row in measured.exhibits["neighbours"]]
     assert answers == ["it is", "yes", *["no"] * 10]
@@ -217,7 +216,7 @@ def test_copies_in_a_cluster_are_plausible(tmp_path: Path) -> None:
         "clusters": SimpleNamespace(assignment_N=np.zeros(64, int)),
     }
     run = base("desk", sampler="cluster", cluster_size=64)
-    measured = cluster.measure(make_inputs(run, **parts), None, tmp_path)
+    measured = measure_cluster(make_inputs(run, **parts), None, tmp_path)
     assert measured.metrics["cluster/plausible"] == measured.metrics["domain/plausible"] == 1.0
 
 
@@ -238,7 +237,7 @@ def test_clusters_are_compared_with_domain_draws(tmp_path: Path) -> None:
         "embeddings": {"query": queries, "document": documents}.get,
         "clusters": SimpleNamespace(assignment_N=np.array([0, 0, 0, 1, 1, 1])),
     }
-    measured = cluster.measure(make_inputs(run, **parts), None, tmp_path)
+    measured = measure_cluster(make_inputs(run, **parts), None, tmp_path)
     similarities, shares = np.transpose([compare(rows) for rows in clusters])
     assert sorted(measured.arrays["cluster/similarity"]) == pytest.approx(sorted(similarities), abs=1e-6)
     assert measured.metrics["cluster/plausible"] == pytest.approx(shares.mean())

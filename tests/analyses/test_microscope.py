@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from repro.analyses.batch_text import BATCH_EXHIBIT, make_batch_exhibit
+from repro.analyses.batches import BATCH_EXHIBIT, make_batch_exhibit
 from repro.analyses.microscope import Explanation, Other, explain
 from repro.batches.mask import KnownPositives, compute_content_keys
 from repro.batches.surrogate import Surrogate, load_surrogate

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch.nn.functional import cross_entropy
 
-from repro.analyses import probe
+from repro.analyses import classification
 from repro.data.beir import Suite
 from repro.evaluate.prefixes import take_prefix
 from repro.spec import base
@@ -31,10 +31,10 @@ def texts() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("width", (3, WIDTH))
 def test_head_matches_scikit_learn(texts: tuple[np.ndarray, np.ndarray, np.ndarray], width: int) -> None:
     train, classes, others = texts
-    expected = LogisticRegression(C=probe.INVERSE_REGULARISATION, tol=1e-10, max_iter=5000)
+    expected = LogisticRegression(C=classification.INVERSE_REGULARISATION, tol=1e-10, max_iter=5000)
     expected.fit(take_prefix(train, width), classes)
     probabilities = expected.predict_proba(take_prefix(others, width))
-    predicted, certainty = probe.classify_by_heads(train, classes, others, (width,))
+    predicted, certainty = classification.classify_by_heads(train, classes, others, (width,))
     assert predicted[0].tolist() == probabilities.argmax(axis=1).tolist()
     np.testing.assert_allclose(certainty[0], probabilities.max(axis=1), atol=1e-3)
 
@@ -51,14 +51,14 @@ def test_tied_head_matches_autograd(texts: tuple[np.ndarray, np.ndarray, np.ndar
     def compute_loss() -> torch.Tensor:
         optimizer.zero_grad()
         loss = sum(cross_entropy(rows @ weights[:m] + bias, torch.tensor(classes)) for m, rows in prefixes.items())
-        loss = loss + (weights**2).sum() / (2 * probe.INVERSE_REGULARISATION * len(classes))
+        loss = loss + (weights**2).sum() / (2 * classification.INVERSE_REGULARISATION * len(classes))
         loss.backward()
         return loss
 
     optimizer.step(compute_loss)
-    head = probe.fit_tied_head(train, classes, widths)
+    head = classification.fit_tied_head(train, classes, widths)
     np.testing.assert_allclose(head.weights_WC, weights.detach().numpy(), atol=0.02)
-    separate = probe.fit_tied_head(train, classes, (3,))
+    separate = classification.fit_tied_head(train, classes, (3,))
     assert np.abs(head.compute_logits(others, 3) - separate.compute_logits(others, 3)).max() > 0.1
 
 
@@ -67,7 +67,7 @@ def test_nearest_class_matches_scikit_learn(texts: tuple[np.ndarray, np.ndarray,
     for width in (3, WIDTH):
         neighbour = KNeighborsClassifier(1, metric="cosine").fit(train[:, :width], classes)
         assert (
-            probe.find_nearest_class(train, classes, others, width).tolist()
+            classification.find_nearest_class(train, classes, others, width).tolist()
             == neighbour.predict(others[:, :width]).tolist()
         )
 
@@ -76,7 +76,7 @@ def test_quarter_of_documents_is_scored(tmp_path: Path) -> None:
     collections = [make_numbered_collection(name, 12, (0, 2)) for name in ("cats", "dogs", "cows")]
     suite = write_collections(tmp_path, *collections)
     run = base("smoke", measure="probe", nested_sizes="8+16+32")
-    measured = probe.measure(make_inputs(run, suite=suite), RandomVectors(), tmp_path)
+    measured = classification.measure_probe(make_inputs(run, suite=suite), RandomVectors(), tmp_path)
     assert (measured.provenance["num_training"], measured.provenance["num_scored"]) == (18, 9)
     for kind in ("linear", "tied", "nearest"):
         path = f"desk+{kind}16/mean"
@@ -85,4 +85,6 @@ def test_quarter_of_documents_is_scored(tmp_path: Path) -> None:
         assert measured.metrics[f"{path}/family_accuracy"] == measured.metrics[f"{path}/accuracy"]
     assert measured.metrics["desk+cascade8/mean/accuracy"] == measured.metrics["desk+linear8/mean/accuracy"]
     with pytest.raises(ValueError, match="the suite has one"):
-        probe.measure(make_inputs(run, suite=Suite("alone", suite.datasets[:1])), RandomVectors(), tmp_path)
+        classification.measure_probe(
+            make_inputs(run, suite=Suite("alone", suite.datasets[:1])), RandomVectors(), tmp_path
+        )

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.analyses import selection
+from repro.analyses import contexts
 from repro.evaluate.adaptation import normalize
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Setting, evaluate_setting
@@ -20,7 +20,7 @@ QUERIES_QH = normalize(GENERATOR.normal(size=(7, 8))).astype(np.float32)
 
 def test_each_selection_matches_definition() -> None:
     """Typical and relevant documents are nearest to a mean. Diverse ones maximise the smallest distance."""
-    rows_by_way = {way: select(QUERIES_QH, DOCUMENTS_DH, COUNT, 0) for way, select in selection.SELECTIONS.items()}
+    rows_by_way = {way: select(QUERIES_QH, DOCUMENTS_DH, COUNT, 0) for way, select in contexts.SELECTIONS.items()}
     assert all(len(set(rows)) == COUNT for rows in rows_by_way.values())
     for way, centre_H in (("typical", DOCUMENTS_DH.mean(axis=0)), ("relevant", QUERIES_QH.mean(axis=0))):
         others = np.delete(DOCUMENTS_DH, rows_by_way[way], axis=0)
@@ -36,7 +36,7 @@ def test_centres_cover_separate_groups() -> None:
     groups_CH = np.eye(8, dtype=np.float32)[:COUNT]
     noise = GENERATOR.normal(size=(COUNT, 12, 8)).astype(np.float32)
     documents = normalize((groups_CH[:, None] + 0.02 * noise).reshape(-1, 8)).astype(np.float32)
-    assert sorted(selection.select_centres(QUERIES_QH, documents, COUNT, 0) // 12) == list(range(COUNT))
+    assert sorted(contexts.select_centres(QUERIES_QH, documents, COUNT, 0) // 12) == list(range(COUNT))
 
 
 class Shifted:
@@ -62,13 +62,13 @@ def test_scores_are_those_of_evaluation(tmp_path: Path) -> None:
     retrieval = make_numbered_collection("one", 40, relevant)
     suite = write_collections(tmp_path, retrieval)
     run = base("smoke", measure="selection", architecture="contextual", num_contexts=4)
-    measured = selection.measure(make_inputs(run, suite=suite), Shifted(), tmp_path / "run")
+    measured = contexts.measure_selection(make_inputs(run, suite=suite), Shifted(), tmp_path / "run")
     setting = Setting(num_contexts=4, seed=run.context_seed)
     expected = evaluate_setting(Shifted(), suite, setting).metrics[f"{suite.name}/mean/ndcg_at_10"]
     assert measured.metrics["selection/random/mean/ndcg_at_10"] == expected
     model = Shifted()
     model.set_context(draw_context("own", retrieval, num_contexts=4, seed=run.context_seed).texts)
-    rows = selection.select_diverse(QUERIES_QH, model.encode(list(retrieval.documents)), 4, 0)
+    rows = contexts.select_diverse(QUERIES_QH, model.encode(list(retrieval.documents)), 4, 0)
     model.set_context([retrieval.documents[row] for row in rows])
     ndcg = compute_ndcg(model.encode(list(retrieval.queries)), model.encode(list(retrieval.documents)), relevant)
     assert measured.metrics["selection/diverse/mean/ndcg_at_10"] == pytest.approx(ndcg, abs=1e-6)

@@ -84,7 +84,6 @@ def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
     "datasets",
     [
         None,
-        [{"name": "gone", "family": "family"}],
         [{"name": "small", "family": "mean"}],
         [{"name": "small", "family": "b"}, {"name": "b", "family": "family"}],
     ]
@@ -99,7 +98,7 @@ def test_malformed_suites_are_refused(folder: Path, datasets: object) -> None:
     write_beir_folder(folder.parent / "b", SMALL)
     path = folder.parent / "suite.json"
     path.write_text(json.dumps({"name": "mine", "datasets": datasets}))
-    with pytest.raises(ValueError, match=r"suite\.json|'gone'"):
+    with pytest.raises(ValueError, match=r"suite\.json"):
         load_suite(folder.parent)
 
 
@@ -141,7 +140,7 @@ MALFORMED = [
     ("qrels/test.tsv", HEADER + "q9\td1\t1\n", "line 2: the query 'q9' is not in queries"),
     ("qrels/test.tsv", HEADER + "q1\td1\tgood\n", "line 2: expected query-id, corpus-id and a whole"),
     ("qrels/test.tsv", HEADER + "q1\td1\n", "line 2: expected query-id, corpus-id and a whole"),
-    ("qrels/test.tsv", HEADER, "judges nothing"),
+    ("qrels/test.tsv", HEADER, "has no grade above 0"),
 ]
 
 

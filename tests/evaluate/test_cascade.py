@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from repro.analyses.cascade import (
+from repro.analyses.classification import (
     GRID,
     NEVER,
     choose_thresholds,
@@ -15,7 +15,7 @@ from repro.analyses.cascade import (
     compute_class_means,
     compute_scores,
     find_stops,
-    measure,
+    measure_cascade,
 )
 from repro.data.beir import Suite
 from repro.evaluate.prefixes import take_prefix
@@ -93,9 +93,9 @@ def test_every_collection_is_a_class(tmp_path: Path) -> None:
     collections = [make_numbered_collection(name, 6, (0, 2, 3, 5)) for name in ("cats", "dogs", "cows")]
     suite = write_collections(tmp_path, *collections)
     run = base("smoke", measure="cascade", nested_sizes="8+16+32")
-    measured = measure(make_inputs(run, suite=suite), RandomVectors(), tmp_path)
+    measured = measure_cascade(make_inputs(run, suite=suite), RandomVectors(), tmp_path)
     assert measured.provenance["num_classes"] == 3
     assert len(measured.arrays["desk+width32/mean/accuracy"]) == measured.provenance["num_scored"]
     alone = Suite("alone", suite.datasets[:1])
     with pytest.raises(ValueError, match="the suite has one"):
-        measure(make_inputs(run, suite=alone), RandomVectors(), tmp_path)
+        measure_cascade(make_inputs(run, suite=alone), RandomVectors(), tmp_path)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from repro.analyses import cross, mteb, spread
+from repro.analyses import mteb
+from repro.analyses.contexts import measure_cross, measure_spread
 from repro.data.beir import Retrieval, Suite, SuiteDataset, load_beir, load_suite, write_beir_folder, write_suite
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.evaluate import first_stage
@@ -87,7 +88,10 @@ def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> Non
     usual = write_debates(tmp_path, "debates", COUNTERS, extra=("against",))
     suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
     inputs = make_inputs(base("desk", architecture="contextual", num_contexts=2), suite=suite)
-    measured, expected = cross.measure(inputs, encoder, tmp_path), evaluate_suite(Mirror(), suite, num_contexts=2)
+    measured, expected = (
+        measure_cross(inputs, encoder, tmp_path),
+        evaluate_suite(Mirror(), suite, num_contexts=2),
+    )
     for test in (name, "debates"):
         assert measured.metrics[f"cross/{test}/{test}/ndcg_at_10"] == expected.metrics[f"desk/{test}/ndcg_at_10"]
     assert measured.provenance["datasets"] == expected.provenance["datasets"]
@@ -103,7 +107,7 @@ def test_spread_contexts_have_one_role(tmp_path: Path, name: str, role: str) -> 
     odd, usual = (write_debates(tmp_path, folder, COUNTERS) for folder in (name, "debates"))
     inputs = make_inputs(base("desk", num_contexts=2), suite=Suite("desk", odd.datasets + usual.datasets))
     encoder = Mirror()
-    spread.measure(inputs, encoder, tmp_path)
+    measure_spread(inputs, encoder, tmp_path)
     assert encoder.roles == encoder.context_roles == [role, role]
 
 

@@ -1,19 +1,15 @@
 """Files and arrays: outputs never replace what is no file, and are synced before they are renamed."""
 
 import ctypes
-import errno
 import mmap
 import os
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
-from benchmarks import generated_pairs
 from repro.model.encoding import write_tensors
 from repro.records.store import write_record
 from repro.spec import base
@@ -65,25 +61,6 @@ def test_first_folder_stays(tmp_path: Path, must_be_first: bool) -> None:
         (tmp_path / "made").mkdir()
         (tmp_path / "made" / "other").touch()
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["made", "made/other"]
-
-
-@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
-def test_generated_pairs_appear_whole(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    block = pa.table({"query": ["q"], "document": ["d"], "domain": ["x"]})
-
-    def blocks(num_pairs: int, seed: int = 0) -> Iterator[pa.Table]:
-        yield from [block] * num_pairs
-        if num_pairs > 1:
-            raise OSError(errno.ENOSPC, "no space left on device")
-
-    monkeypatch.setattr(generated_pairs, "generate_blocks", blocks)
-    path = tmp_path / f"pairs.{ending}"
-    with pytest.raises(OSError, match="no space left"):
-        generated_pairs.write_generated(path, 2)
-    assert not list(tmp_path.iterdir())
-    generated_pairs.write_generated(path, 1)
-    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-    assert b"q" in path.read_bytes()
 
 
 @pytest.mark.parametrize("rows_per_take", [1, 3, 4096])

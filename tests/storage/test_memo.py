@@ -25,7 +25,6 @@ CHANGES = {
     "result": lambda content: content | {"result": content["result"].replace("0.1", "9.1")},
     "type of the result": lambda content: content | {"result": 3},
     "key": lambda content: content | {"key": "other"},
-    "length": lambda content: content | {"length": 3},
     "digest": lambda content: content | {"sha256": "0" * 64},
     "list": lambda content: [content],
     "empty": lambda content: {},

@@ -109,21 +109,6 @@ def test_join_makes_missing_shards(own_home: Path) -> None:
     assert built_parts == [1, 2, 3]
 
 
-def test_changed_input_is_refused(own_home: Path) -> None:
-    stage, _ = make_stage()
-    first = list_shards(stage, 2)[0]
-    first.build()
-    shutil.rmtree(stage.needs[0].path)
-    changed_stage, built_parts = make_stage("another")
-    changed_stage.needs[0].build()
-    for refused in (list_shards(changed_stage, 2)[0], merge_shards(changed_stage, 2)):
-        with pytest.raises(ValueError, match=rf"from another below/.* remove the folder {first.path}"):
-            refused.build()
-    shutil.rmtree(first.path)
-    assert (merge_shards(changed_stage, 2).build() / "all").read_text() == "another 1, another 2"
-    assert sorted(built_parts) == [1, 2]
-
-
 def test_shards_of_two_commits_are_not_joined(own_home: Path) -> None:
     stage, _ = make_stage()
     shards = list_shards(stage, 2)

@@ -13,9 +13,9 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from torch import Tensor, nn
 
-from repro.analyses import curve
+from repro.analyses import training
 from repro.analyses.retrieval import evaluate
-from repro.analyses.steps import compute_marks
+from repro.analyses.training import compute_marks
 from repro.batches.mask import compute_masked_fraction, mask_directions, mask_false_negatives
 from repro.evaluate.collections import read_collections
 from repro.execute import execute
@@ -282,8 +282,8 @@ def test_too_few_steps_are_refused() -> None:
 def test_curve_averages_equal_stretches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """48 steps, whose loss is their number, make 24 points: (1 + 2) / 2 at step 2, …, (47 + 48) / 2 at step 48."""
     lines = [{"step": step, "loss": float(step), "accuracy": step / 48} for step in range(1, 49)]
-    monkeypatch.setattr(curve, "read_metrics", lambda folder: lines)
-    metrics = curve.measure(Inputs(base("smoke", measure="curve")), None, tmp_path).metrics  # type: ignore[arg-type]
+    monkeypatch.setattr(training, "read_metrics", lambda folder: lines)
+    metrics = training.measure_curve(Inputs(base("smoke", measure="curve")), None, tmp_path).metrics  # type: ignore[arg-type]
     assert len(metrics) == 48
     assert metrics["curve/2/loss"] == 1.5 and metrics["curve/48/loss"] == 47.5
     assert metrics["curve/4/accuracy"] == pytest.approx(3.5 / 48)
