@@ -122,11 +122,12 @@ class RecordedCosts:
     def get_seconds_per_operation(self, run: Run) -> float | None:
         """Return the median rate of the most similar training runs, or None without one.
 
-        On a GPU the scale must be the same, because small models do not occupy it.
+        Without one of the scale, a CPU takes records of models that are at least as wide. A GPU takes none, because small
+        models do not occupy it.
         """
         key = tuple(getattr(run, name) for name in SIMILAR_FIELDS)
         if key not in self._rates:
-            candidates = [record for record in self._trained if self.kind == "cpu" or record.run.scale == run.scale]
+            candidates = [record for record in self._trained if self._is_comparable(record.run, run)]
             # a list of booleans is larger if its first fields are equal
             likeness = [
                 [getattr(record.run, name) == getattr(run, name) for name in SIMILAR_FIELDS] for record in candidates
@@ -136,6 +137,9 @@ class RecordedCosts:
             rates = [get_phase_seconds(record) / _read_work(record).flops for record in _prefer_processor_time(similar)]
             self._rates[key] = median(rates) if rates else None
         return self._rates[key]
+
+    def _is_comparable(self, recorded: Run, run: Run) -> bool:
+        return recorded.scale == run.scale or (self.kind == "cpu" and recorded.hidden_size >= run.hidden_size)
 
     def get_evaluation_seconds(self, run: Run) -> float | None:
         """Return the evaluation time of a run in seconds, or None if no record has the same evaluation."""

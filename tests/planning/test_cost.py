@@ -230,6 +230,7 @@ def test_unknown_times_are_dashes() -> None:
     """Without a similar record, and for epochs of a corpus of unknown size."""
     bm25, by_epochs = base("small", architecture="bm25", sampler="random"), base("small", corpus="bge-full-data")
     assert estimate(PLAIN, []).seconds is None
+    assert estimate(base("small"), [make_record(PLAIN, 9.0)]).seconds is None, "no record is as wide"
     plan = make_plan([bm25, by_epochs, base("smoke")], NO_RECORDS)
     seconds = plan.as_dict()["seconds"]
     assert seconds[run_id(bm25)] is seconds[run_id(by_epochs)] is None and seconds[run_id(base("smoke"))] > 0
