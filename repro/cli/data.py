@@ -91,12 +91,14 @@ def _show_corpora(described: dict[str, Any]) -> None:
 def _rewrite_manifests(corpus: str) -> None:
     """Mine a corpus again and rewrite its manifests. Raises ValueError if the corpus is not mined."""
     from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, write_manifests
+    from repro.data.mined.many import choose_packages
     from repro.data.mined.mining import mine_added_sources, mine_all, mine_functions
 
     mine: dict[str, Callable[[], None]] = {
         "desk": lambda: write_manifests(mine_all()),
         "functions": lambda: write_manifests([mine_functions()], FUNCTIONS_FOLDER),
         "wide": lambda: write_manifests(mine_added_sources(), WIDE_FOLDER),
+        "packages-many": choose_packages,
     }
     if corpus not in mine:
         raise ValueError(

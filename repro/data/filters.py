@@ -26,7 +26,11 @@ class EvaluatedTexts:
         self.form = form
         self._texts: set[str] = set()
         for collection in collections:
-            self._texts.update(map(form, (*collection.documents, *collection.queries)))
+            self.add(collection)
+
+    def add(self, collection: Retrieval) -> None:
+        """Add the documents and queries of one more collection."""
+        self._texts.update(map(self.form, (*collection.documents, *collection.queries)))
 
     def contains_text(self, row: Row) -> bool:
         """Return whether the row's document or query is an evaluated document or query."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from repro.data.beir import Suite, load_suite
 from repro.data.external import find_corpus_of_suite, find_external_corpus, list_external_corpora, list_external_suites
-from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WIDE_FOLDER
+from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, MANY_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
 from repro.pipeline.needs import reads_pairs
@@ -23,7 +23,7 @@ from repro.spec import MTEB_SUITES, Run, get_first_phase
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-RECIPE = {"desk": 1, "desk-views": 2, "wide": 1, "others": 1, "planted": 1, "functions": 1}
+RECIPE = {"desk": 1, "desk-views": 2, "wide": 1, "others": 1, "planted": 1, "functions": 1, "packages-many": 1}
 """Versions of how a corpus is built. Raise one if the same wheels would give other rows. Every user's corpus, tokens,
 embeddings and clusters are then rebuilt. Editing a comment must not cause that, so keys hold these versions and no hash
 of the code. `tests/data/test_desk.py` compares the rows with the manifests and a digest, and fails if rows change
@@ -51,8 +51,10 @@ def _make_planted_builder(
 def _make_mined_builder(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         from repro.data.mined.desk import build_desk, build_functions, build_others, build_views, build_wide
+        from repro.data.mined.many import build_many
 
         builders = {
+            "packages-many": build_many,
             "desk": build_desk,
             "desk-views": build_views,
             "wide": build_wide,
@@ -91,6 +93,12 @@ CORPORA: dict[str, Corpus] = {
         reads_wheels=True,
     ),
     "functions": Corpus(_make_mined_builder("functions"), ("functions",)),
+    "packages-many": Corpus(
+        _make_mined_builder("packages-many"),
+        ("packages-many", "packages-many-validation"),
+        made_from="180 wheels that pip fetches once",
+        reads_wheels=True,
+    ),
 }
 
 
@@ -100,6 +108,7 @@ _MANIFESTS: dict[str, tuple[Path, ...]] = {
     "wide": (MANIFEST_FOLDER, WIDE_FOLDER),
     "others": (WIDE_FOLDER,),
     "functions": (FUNCTIONS_FOLDER,),
+    "packages-many": (MANY_FOLDER,),
 }
 """The manifests that list the files of a mined corpus."""
 

@@ -17,6 +17,7 @@ from repro.data.pairs import Row
 MANIFEST_FOLDER = Path(__file__).parent / "manifests"
 FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
 WIDE_FOLDER = MANIFEST_FOLDER / "wide"
+MANY_FOLDER = MANIFEST_FOLDER / "many"
 """Separate folders, because all files directly in `MANIFEST_FOLDER` enter the key of `desk` and `desk-views`."""
 RENEW_HINT = (
     "install the versions of requirements.lock, or renew the manifests with `repro data CORPUS --write-manifests`"

@@ -97,7 +97,11 @@ def list_missing_wheels() -> list[str]:
 
 def fetch_wheel(package: str) -> Path:
     """Return the path of a pinned wheel, which pip fetches if it is missing. ValueError explains how to provide it."""
-    pin = PINS[package]
+    return fetch_pinned(package, PINS[package])
+
+
+def fetch_pinned(package: str, pin: Pin) -> Path:
+    """Return the path of a wheel, which pip fetches if it is missing. ValueError explains how to provide it."""
     path = get_wheels_folder() / pin.file
     if not path.is_file():
         _fetch(package, pin, path)
@@ -113,9 +117,7 @@ def fetch_wheel(package: str) -> Path:
 def _fetch(package: str, pin: Pin, path: Path) -> None:
     get_wheels_folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=get_wheels_folder()) as folder:
-        requirements = Path(folder) / "wheel.txt"
-        requirements.write_text(f"{package}=={pin.version} --hash=sha256:{pin.sha256}\n", encoding="utf-8")
-        error = _pip_download(requirements, Path(folder))
+        error = _pip_download(f"{package}=={pin.version} --hash=sha256:{pin.sha256}", Path(folder))
         if not (Path(folder) / pin.file).is_file():
             raise ValueError(
                 f"the wheel {pin.file} is not here, and pip could not fetch it ({error}): run this once where pip "
@@ -125,8 +127,21 @@ def _fetch(package: str, pin: Pin, path: Path) -> None:
             (Path(folder) / pin.file).rename(part)
 
 
-def _pip_download(requirements: Path, folder: Path) -> str:
-    """Download the packages of a requirements file with pip. Return the last line of its errors."""
+def fetch_latest(package: str) -> Path:
+    """Fetch the latest wheel of a package, without a pin. Raises ValueError if there is none."""
+    get_wheels_folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=get_wheels_folder()) as folder:
+        error = _pip_download(package, Path(folder))
+        wheels = list(Path(folder).glob("*.whl"))
+        if not wheels:
+            raise ValueError(f"pip could not fetch {package} ({error})")
+        return wheels[0].replace(get_wheels_folder() / wheels[0].name)
+
+
+def _pip_download(requirement: str, folder: Path) -> str:
+    """Download the wheel of one requirement with pip. Return the last line of its errors."""
+    requirements = folder / "wheel.txt"
+    requirements.write_text(f"{requirement}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary=:all:", *PLATFORM_OPTIONS, "--requirement", str(requirements), "--dest", str(folder)]
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from repro.data.mined.sources import merge_small_domains, parse_python
 from repro.data.pairs import Row
@@ -80,7 +80,7 @@ def mine_package(module: str) -> Iterator[Row]:
     rows: list[Row] = []
     for relative, name, code in iter_documented_files(module):
         domain = f"{module}.{relative.parts[0].removesuffix('.py')}"
-        rows += _iter_file_rows(code, name, domain)
+        rows += iter_file_rows(code, name, domain)
     yield from merge_small_domains(rows, module)
 
 
@@ -95,13 +95,14 @@ def iter_documented_files(package: str) -> Iterator[tuple[Path, str, str]]:
                 yield relative, ".".join([package, *relative.with_suffix("").parts]), code
 
 
-def is_mined(relative: Path) -> bool:
+def is_mined(relative: PurePath) -> bool:
     """Return whether a file, given by its path inside a package, has the package's own text on every platform."""
     is_test = relative.name.startswith(("test_", "conftest"))
     return not is_test and relative.name not in _GENERATED_FILES and _SKIPPED_FOLDERS.isdisjoint(relative.parts)
 
 
-def _iter_file_rows(code: str, name: str, domain: str) -> Iterator[Row]:
+def iter_file_rows(code: str, name: str, domain: str) -> Iterator[Row]:
+    """Yield the documented objects of the code of one module."""
     for owner, node in iter_documented_nodes(parse_python(code), name):
         if docstring := ast.get_docstring(node):
             query, document = _split(owner, _LAST_SECTIONS.split(docstring, maxsplit=1)[0])
