@@ -1,0 +1,83 @@
+"""The corpus `packages-many`: splits by project, two kinds of queries, and no text shared by two splits."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from repro.data.beir import load_suite
+from repro.data.mined import many
+from repro.data.mined.many import Package, build_many, describe_package, get_split_of_project, mine_wheel
+from repro.data.pairs import read_pairs
+from repro.data.wording import keep_words
+from repro.storage.paths import get_home
+
+WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "jetty", "knoll", "ledge")
+
+
+def write_wheel(name: str, num_functions: int, *, shift: int = 0, licence: str = "MIT") -> Path:
+    """Write a wheel whose functions have a summary line and a rest."""
+    folder = get_home() / "wheels"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    lines = []
+    for number in range(shift, shift + num_functions):
+        a, b, c = (WORDS[(number // divisor) % len(WORDS)] for divisor in (1, 12, 144))
+        lines.append(f"def make_{a}_{b}_{c}{number}():\n")
+        rest = f"It reads {c} {a} {number} as {number}a {number}b {number}c {number}d."
+        lines.append(f'    """Return the {a} of the {b} {number}.\n\n    {rest}\n    """\n\n')
+    with ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}/core.py", "".join(lines))
+        archive.writestr(
+            f"{name}/tests/test_core.py", 'def test_it():\n    """Test the core of it.\n\n    With many words."""\n'
+        )
+        archive.writestr(f"{name}/template.py", '"""A template {{ name"""\ndef {{ name }}(): pass\n')
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Name: {name}\nLicense-Expression: {licence}\n")
+    return path
+
+
+def test_two_kinds_of_queries() -> None:
+    path = write_wheel("plain", 80)
+    summary, names = mine_wheel(path, "plain")[3], mine_wheel(path, "plain", "name")[3]
+    assert (summary.query, summary.document) == (
+        "Return the delta of the amber 3",
+        "It reads amber delta 3 as 3a 3b 3c 3d.",
+    )
+    assert names.query == "core make delta amber amber3" and names.document == f"{summary.query}. {summary.document}"
+    assert {row.domain for row in mine_wheel(path, "plain")} == {"plain:plain.core"}
+
+
+@pytest.mark.parametrize(
+    ("licence", "is_kept"), [("MIT", True), ("Apache-2.0", True), ("LGPL-3.0", False), ("", False)]
+)
+def test_licence_must_be_permissive(licence: str, is_kept: bool) -> None:
+    name = next(f"p{n}" for n in range(99) if get_split_of_project(f"p{n}") == "train")
+    found = describe_package(write_wheel(name, 80, licence=licence), name, "web", "1.0")
+    assert isinstance(found, Package) == is_kept
+
+
+def test_splits_share_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, str] = {}
+    for number in range(99):
+        names.setdefault(get_split_of_project(f"p{number}"), f"p{number}")
+    packages = []
+    # The training package repeats 200 functions of the test package, and the validation package 100.
+    for split, size, shift in (("train", 500, 200), ("validation", 500, 1000), ("test", 400, 0)):
+        found = describe_package(write_wheel(names[split], size, shift=shift), names[split], "web", "1.0")
+        assert isinstance(found, Package), found
+        packages.append(found)
+    monkeypatch.setattr(many, "PACKAGES_FILE", tmp_path / "packages.json")
+    (tmp_path / "packages.json").write_text(json.dumps([asdict(package) for package in packages]))
+    build_many(tmp_path / "corpus")
+    suite = load_suite(tmp_path / "corpus" / "suites" / "packages-many")
+    assert [dataset.name for dataset in suite.datasets] == [f"{names['test']}-{kind}" for kind in ("summary", "name")]
+    pairs = read_pairs(tmp_path / "corpus" / "train.arrow")
+    assert len(pairs) == 500 - 200
+    numbers = {int(keep_words(text).split()[-1]) for text in pairs.texts("query", range(len(pairs)))}  # type: ignore[arg-type]
+    assert numbers == set(range(400, 700))
+    # a row that changed is refused
+    write_wheel(names["train"], 499, shift=200)
+    with pytest.raises(ValueError, match="sha256"):
+        build_many(tmp_path / "again")
