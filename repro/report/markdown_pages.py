@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from repro.data.mined.many import read_packages
 from repro.report.artefacts import judgements
 from repro.report.coverage import make_coverage_table
 from repro.report.formats import as_markdown, as_markdown_table
@@ -59,6 +60,25 @@ def make_artefact_table() -> str:
         heading = [(f"**{title}**", "", "", "")] if rows and paper != MAIN else []
         lines += heading + rows
     return as_markdown_table(("artefacts", "what is shown", "claims", "declared in"), lines)
+
+
+def make_package_table() -> str:
+    """Return a Markdown table of the packages of `packages-many`: split, field, size and licence."""
+    columns = ("package", "version", "split", "field", "KB", "rows", "domains", "licence")
+    rows = [
+        (
+            each.name,
+            each.version,
+            each.split,
+            each.field,
+            str(each.num_bytes >> 10),
+            str(each.num_rows),
+            str(each.num_domains),
+            each.licence,
+        )
+        for each in sorted(read_packages(), key=lambda package: (package.split, package.field, package.name))
+    ]
+    return as_markdown_table(columns, rows)
 
 
 def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
@@ -126,6 +146,7 @@ SUMMARY = SOURCES / "experiments" / "summary.md"
 SOURCE_BLOCKS = {
     ("summary", "README.md"): lambda: SUMMARY.read_text("utf-8"),
     ("artefacts", "docs/ARTEFACTS.md"): lambda: link_claims(make_artefact_table()),
+    ("packages", "docs/PACKAGES.md"): make_package_table,
     ("coverage", "docs/COVERAGE.md"): lambda: link_claims(make_coverage_table()),
 }
 """Blocks that depend on source code only."""
