@@ -65,18 +65,11 @@ def make_artefact_table() -> str:
 def make_package_table() -> str:
     """Return a Markdown table of the packages of `packages-many`: split, field, size and licence."""
     columns = ("package", "version", "split", "field", "KB", "rows", "domains", "licence")
+    packages = sorted(read_packages(), key=lambda each: (each.split, each.field, each.name))
     rows = [
-        (
-            each.name,
-            each.version,
-            each.split,
-            each.field,
-            str(each.num_bytes >> 10),
-            str(each.num_rows),
-            str(each.num_domains),
-            each.licence,
-        )
-        for each in sorted(read_packages(), key=lambda package: (package.split, package.field, package.name))
+        (each.name, each.version, each.split, each.field, *map(str, sizes), each.licence)
+        for each in packages
+        for sizes in [(each.num_bytes >> 10, each.num_rows, each.num_domains)]
     ]
     return as_markdown_table(columns, rows)
 
