@@ -6,9 +6,10 @@ The digest covers the header without the digest itself, and all bytes of the ten
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 DIGEST = "sha256"
 METADATA = "__metadata__"
@@ -39,14 +40,14 @@ def check_digest(path: Path) -> bool:
     return expected is not None
 
 
-def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
+def _read_header(file: io.BufferedReader | io.BufferedRandom) -> tuple[dict[str, Any], int]:
     """Return the header and its length, and leave the file at the first tensor."""
     size = int.from_bytes(file.read(8), "little")
     header: dict[str, Any] = json.loads(file.read(min(size, 2**27)))
     return header, size
 
 
-def _compute_digest(file: BinaryIO, header: dict[str, Any]) -> str:
+def _compute_digest(file: io.BufferedReader | io.BufferedRandom, header: dict[str, Any]) -> str:
     """Return the digest of a header and of the rest of the file."""
     metadata = {name: value for name, value in header[METADATA].items() if name != DIGEST}
     digest = hashlib.sha256(json.dumps(header | {METADATA: metadata}, sort_keys=True).encode())
