@@ -103,7 +103,7 @@ def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: 
     assert view.scores_BM is not None, "the viewer computes scores"
     run, pair, pairs = inputs.run, int(view.pairs_B[row]), inputs.pairs
     query = pairs.texts("query", [pair])[0]
-    query_key = int(compute_content_keys([query])[0])
+    query_key = int(compute_content_keys([query], run.corpus)[0])
     scores_M, masked_M = view.scores_BM[row], view.masked_BM[row]
     is_negative_M = ~masked_M
     is_negative_M[row] = False

@@ -24,7 +24,13 @@ from repro.analyses.context_effect import ScoredModel, measure_context_effect
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import have_wrong_corpora
-from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_first_stage_name, get_run_tokenizer
+from repro.evaluate.first_stage import (
+    RECALL_FILE,
+    RUN_ENDING,
+    get_first_stage_name,
+    get_run_tokenizer,
+    get_suite_language,
+)
 from repro.evaluate.retrieval import Hits, read_run
 from repro.evaluate.suites import Encoder, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.pipeline.inputs import Inputs, draw_training_rows
@@ -60,6 +66,7 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
     outputs = EvaluationOutputs(runs=folder, cache=open_cache(folder.parent, run, model, first_stage=stage))
     if run.architecture == "bm25":
         options: dict[str, Any] = {"candidates": candidates, "tokenizer": get_run_tokenizer(run)}
+        options["language"] = get_suite_language(run.suite)
         evaluation = evaluate_bm25(suite, outputs=outputs, collections=collections, **options)
     else:
         setting = make_setting(inputs, candidates=candidates)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from repro.data.wording import identify_text
 from repro.seeds import make_rng
 from repro.storage.arrays import ArrayWriter, load_array
 
@@ -44,11 +45,15 @@ the lengths of both vectors.
 QUERIES_FILE, LINKS_FILE, COUNTS_FILE = "queries.npy", "links.npy", "pairs_with_several.npy"
 
 
-def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
+def compute_content_keys(texts: Iterable[str], corpus: str = "") -> np.ndarray:
     """Return a 64-bit hash of each text, int64 (N,).
 
-    Texts that differ only in case, white space or Unicode form (composed or decomposed accents) share a key.
+    Texts that differ only in case, white space or Unicode form (composed or decomposed accents) share a key. Those of an
+    imported corpus share one if they have the same identity, as in its hold-out (`identify_text`).
     """
+    # only names of imported corpora have a digest
+    if "@" in corpus:
+        texts = map(identify_text, texts)
     # NFC comes last, because case folding may decompose a letter
     folded = (text.casefold() for text in texts)
     composed = (text if text.isascii() else unicodedata.normalize("NFC", text) for text in folded)
@@ -58,11 +63,11 @@ def compute_content_keys(texts: Sequence[str]) -> np.ndarray:
     return np.frombuffer(digests, dtype="<i8").astype(np.int64)
 
 
-def write_content_keys(path: Path, blocks: Iterable[Sequence[str]]) -> None:
+def write_content_keys(path: Path, blocks: Iterable[Sequence[str]], corpus: str) -> None:
     """Write the keys of blocks of texts to one .npy file, int64 (N,). Memory holds one block."""
     with ArrayWriter(path, "int64") as keys:
         for block in blocks:
-            keys.append(compute_content_keys(block))
+            keys.append(compute_content_keys(block, corpus))
 
 
 def mask_false_negatives(

@@ -1,35 +1,20 @@
-"""Verbs about data: show a corpus, import your own, and plan runs on it."""
+"""Verbs about data: show a corpus, and import your own."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from repro.cli.common import AsJson, print_json, print_line, print_progress
-from repro.stopping import Stopped
 from repro.text import shorten
 
-if TYPE_CHECKING:
-    from repro.data.own.imported import ImportedCorpus
-    from repro.planning.imported import Planned
-
 MAX_SAMPLE_CHARACTERS = 300
-Name = Annotated[
-    str | None, typer.Option(help="name of the corpus in runs: a-z, 0-9, '.', '_', '-' (default: that of the file)")
-]
-PretrainedScale = Annotated[
-    str | None, typer.Option(help="scale of the runs (default: mini, which starts from MiniLM; desk with --from-words)")
-]
-FromWords = Annotated[
-    bool, typer.Option("--from-words", help="train a small model from word vectors, instead of MiniLM")
-]
 
 
 class _ShowsByDefault(TyperGroup):
@@ -44,7 +29,7 @@ class _ShowsByDefault(TyperGroup):
 
 data = typer.Typer(
     cls=_ShowsByDefault,
-    help="Show a corpus (`repro data desk`), import your own, and plan runs on it.",
+    help="Show a corpus (`repro data desk`), and import your own.",
     no_args_is_help=True,
 )
 
@@ -111,9 +96,11 @@ def _rewrite_manifests(corpus: str) -> None:
 def import_(
     path: Annotated[
         Path,
-        typer.Argument(help="a jsonl, csv, tsv, parquet or arrow file, a folder of them, a BEIR folder, zip or tar"),
+        typer.Argument(help="a jsonl, csv, tsv or parquet file, a folder of them, a saved dataset, or a BEIR folder"),
     ],
-    name: Name = None,
+    name: Annotated[
+        str | None, typer.Option(help="name of the corpus in runs: a-z, 0-9, '.', '_', '-' (default: that of the file)")
+    ] = None,
     query: Annotated[str | None, typer.Option(help="column of queries (default: query, anchor or question)")] = None,
     document: Annotated[
         str | None, typer.Option(help="column of documents (default: document, positive, pos, answer, passage or text)")
@@ -127,134 +114,73 @@ def import_(
     domain: Annotated[str | None, typer.Option(help="column of domains (default: domain, dataset or source)")] = None,
     label: Annotated[
         str | None,
-        typer.Option(
-            help="column of labels, rows below --threshold are no pairs (default: label, relevance, score, …)"
-        ),
+        typer.Option(help="column of labels, which say whether a row is a pair (default: label, relevance, score, …)"),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="lowest label of a pair (default: chosen and printed)")
-    ] = None,
+        str, typer.Option(help="labels of pairs: the lowest one, as 3, or their names, as relevant,partly")
+    ] = "",
+    lower_is_better: Annotated[
+        bool, typer.Option("--lower-is-better", help="labels up to --threshold are those of pairs, as for distances")
+    ] = False,
     no_labels: Annotated[
         bool, typer.Option("--no-labels", help="ignore labels and import every row as a pair")
     ] = False,
+    language: Annotated[
+        str, typer.Option(help="language that BM25 stems, as german, or none (default: detected by stop words)")
+    ] = "",
     allow_unknown: Annotated[
         bool,
         typer.Option("--allow-unknown", help="import texts even if most of their tokens are unknown to the tokenizer"),
     ] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="skip malformed rows and count them")] = False,
     hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these domains (default: on a tenth)")] = None,
     evaluate_on: Annotated[
         Path | None, typer.Option(help="evaluate on this BEIR folder instead of held-out pairs")
     ] = None,
-    scale: PretrainedScale = None,
-    from_words: FromWords = False,
-    as_json: AsJson = False,
+    split: Annotated[str, typer.Option(help="split of a BEIR folder to evaluate on (default: test, or dev)")] = "",
+    scale: Annotated[str, typer.Option(help="scale of the runs. mini starts from MiniLM, desk from words")] = "mini",
 ) -> None:
     """Import a corpus of pairs: audit it, hold out a part for evaluation, and write a file of runs."""
     from repro.data.columns import Columns
     from repro.data.own.imported import import_source
     from repro.data.paper.local_copies import list_source_names
+    from repro.evaluate.terms import check_language
     from repro.pipeline.corpora import CORPORA
+    from repro.planning.imported import format_evaluation_set, plan_imported
     from repro.spec import MTEB_SUITES
+    from repro.spec.scales import get_scale
     from repro.storage.paths import check_home
 
-    chosen_scale = _choose_scale(scale, from_words=from_words)
-    name = name if name is not None else _make_name(path)
     check_home()
-    column_names = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
-    given = {part: column for part, column in column_names.items() if column is not None}
-    columns = Columns(given, threshold, no_labels)
-    reserved = {
-        *CORPORA,
-        *list_source_names(),
-        *MTEB_SUITES,
-        *(suite for builtin in CORPORA.values() for suite in builtin.suites),
-    }
+    scale = get_scale(scale).name
+    if language:
+        check_language(language)
+    names = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
+    given = {part: column for part, column in names.items() if column is not None}
+    suites = (suite for builtin in CORPORA.values() for suite in builtin.suites)
     corpus = import_source(
         path,
-        name=name,
-        columns=columns,
-        reserved=reserved,
+        name=name if name is not None else _make_name(path),
+        columns=Columns(given, threshold, lower_is_better, no_labels),
+        reserved={*CORPORA, *list_source_names(), *MTEB_SUITES, *suites},
         hold_out=hold_out or (),
         evaluate_on=evaluate_on,
-        skip_bad=skip_bad,
+        split=split,
+        language=language,
     )
-    training_options = {"--scale": scale, "--from-words": from_words, "--allow-unknown": allow_unknown}
-    unused = [option for option, value in training_options.items() if value]
-    planned = _plan_or_undo(corpus, chosen_scale, as_json, allow_unknown=allow_unknown, training_options=unused)
-    _print_plan(planned, as_json)
-
-
-def _choose_scale(scale: str | None, *, from_words: bool) -> str:
-    """Return the scale of the runs on an imported corpus. Raises ValueError if the options contradict each other."""
-    from repro.spec.scales import SCALES, get_scale
-
-    scales = [name for name, candidate in SCALES.items() if candidate.fields["start"] == "words"]
-    if from_words and scale not in (None, *scales):
-        raise ValueError(
-            f"--from-words with --scale {scale}: scales {scales} start from word vectors; give one of both"
-        )
-    return get_scale(scale or ("desk" if from_words else "mini")).name
+    try:
+        if corpus.only_evaluates:
+            lines = format_evaluation_set(corpus.name, print_progress)
+        else:
+            lines = plan_imported(corpus.name, scale, print_progress, allow_unknown=allow_unknown).lines()
+    except BaseException:
+        # the name is free again
+        rmtree(corpus.folder)
+        raise
+    for line in lines:
+        print_line(line)
 
 
 def _make_name(path: Path) -> str:
     """Return the name of a corpus for a file or folder."""
     stem = path.resolve().name.partition(".")[0].lower()
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:40] or "mine"
-
-
-def _plan_or_undo(
-    corpus: ImportedCorpus, scale: str, as_json: bool, *, allow_unknown: bool, training_options: list[str]
-) -> Planned | list[str]:
-    """Plan runs on an imported corpus, or return the lines about an evaluation set.
-
-    If planning fails, the imported folder is removed, so that its name is free again. So it is if options about training
-    are given for an evaluation set.
-    """
-    from repro.planning.imported import format_evaluation_lines, plan_imported
-
-    progress = (lambda line: None) if as_json else print_line
-    try:
-        if not corpus.only_evaluates:
-            return plan_imported(corpus.name, scale, progress=progress, allow_unknown=allow_unknown)
-        if training_options:
-            raise ValueError(f"{', '.join(training_options)}: {corpus.name} only evaluates models, so leave it out")
-        lines = format_evaluation_lines(corpus.name, progress)
-        return [json.dumps({"corpus": corpus.corpus, "only_evaluates": True}, indent=1)] if as_json else lines
-    except BrokenPipeError:
-        # the reader of stdout is gone, but the import is complete
-        raise
-    except Stopped as stopped:
-        command = f"repro data plan {corpus.name} --scale {scale}"
-        if corpus.only_evaluates:
-            command = f"repro evaluate --model bm25 --suite {corpus.name}"
-        raise stopped.add_advice(f"the import is complete, continue with `{command}`") from stopped
-    except BaseException:
-        rmtree(corpus.folder)
-        raise
-
-
-@data.command()
-def plan(
-    name: Annotated[str, typer.Argument(help="name of an imported corpus")],
-    scale: PretrainedScale = None,
-    from_words: FromWords = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the audit of an imported corpus, and write a file of runs: two models, BM25 and off-the-shelf MiniLM."""
-    from repro.planning.imported import plan_imported
-
-    scale = _choose_scale(scale, from_words=from_words)
-    _print_plan(plan_imported(name, scale, progress=(lambda line: None) if as_json else print_line), as_json)
-
-
-def _print_plan(plan_or_lines: Planned | list[str], as_json: bool) -> None:
-    """Print a plan as JSON or as lines of text."""
-    if isinstance(plan_or_lines, list):
-        lines = plan_or_lines
-    elif as_json:
-        return print_json(plan_or_lines.as_dict())
-    else:
-        lines = plan_or_lines.lines()
-    for line in lines:
-        print_line(line)

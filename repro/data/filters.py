@@ -12,29 +12,26 @@ import numpy as np
 
 from repro.data.beir import Retrieval, load_beir, load_suite
 from repro.data.pairs import Pairs, Row
-from repro.data.wording import keep_words
+from repro.data.wording import identify_text, keep_words
 
 ROWS_PER_BLOCK = 8_192
-EVALUATED_NEGATIVES = "evaluated_negatives"
-"""Key of the count of removed negatives. All other keys count rows."""
 
 
 class EvaluatedTexts:
     """Documents and queries of evaluation collections, in a normalised form."""
 
-    def __init__(self, collections: Iterable[Retrieval] = (), form: Callable[[str], str] = keep_words) -> None:
-        self.form = form
+    def __init__(self, collections: Iterable[Retrieval] = ()) -> None:
         self._texts: set[str] = set()
         for collection in collections:
             self.add(collection)
 
     def add(self, collection: Retrieval) -> None:
         """Add the documents and queries of one more collection."""
-        self._texts.update(map(self.form, (*collection.documents, *collection.queries)))
+        self._texts.update(map(keep_words, (*collection.documents, *collection.queries)))
 
     def contains_text(self, row: Row) -> bool:
         """Return whether the row's document or query is an evaluated document or query."""
-        return bool(self) and (self.form(row.document) in self or self.form(row.query) in self)
+        return bool(self) and (keep_words(row.document) in self or keep_words(row.query) in self)
 
     def __bool__(self) -> bool:
         return bool(self._texts)
@@ -49,26 +46,14 @@ def drop_evaluated_rows(
     removed: Counter[str],
     *,
     cut: Callable[[Row], Row] | None = None,
-    key: str = "evaluated",
 ) -> Iterator[Row]:
-    """Drop rows whose document or query is evaluated, either in full or after `cut`. Count them under `key`."""
+    """Drop rows whose document or query is evaluated, either in full or after `cut`. Count them."""
     for row in rows:
         # A query may equal an evaluated one only after it is shortened.
         if evaluated.contains_text(row) or (cut is not None and evaluated.contains_text(cut(row))):
-            removed[key] += 1
+            removed["evaluated"] += 1
         else:
             yield row
-
-
-def drop_evaluated_negatives(rows: Iterable[Row], evaluated: EvaluatedTexts, removed: Counter[str]) -> Iterator[Row]:
-    """Remove and count negatives that are evaluated documents or queries."""
-    for row in rows:
-        negatives = tuple(text for text in row.negatives if evaluated.form(text) not in evaluated)
-        if len(negatives) == len(row.negatives):
-            yield row
-        else:
-            removed[EVALUATED_NEGATIVES] += len(row.negatives) - len(negatives)
-            yield row._replace(negatives=negatives)
 
 
 def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
@@ -100,6 +85,12 @@ def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[
             removed["repeated_pair"] += not is_first
             if is_first:
                 yield row
+
+
+def hash_texts(texts: Iterable[str]) -> np.ndarray:
+    """Return a 64-bit hash of the identity of each text, uint64 (N,). It is the same in every process."""
+    digests = [hashlib.blake2b(identify_text(text).encode(), digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
 
 
 def compute_pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from repro.storage.files import json_object
-from repro.text import count_noun
-
-ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow")
-STATE_FILE = "state.json"
-DATASET_FILES = ("dataset_info.json", STATE_FILE)
-"""Files of a folder of `datasets.save_to_disk` in addition to those of rows."""
-SPLITS_FILE = "dataset_dict.json"
+FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
+COMPRESSIONS = (".gz", ".zst", ".bz2")
+SAVED = ("dataset_dict.json", "state.json")
+"""Files of a folder that `datasets.save_to_disk` wrote, with or without splits."""
 SPLIT_NAME = re.compile(r"(train|test|dev|val|valid|validation|eval)(?![a-z])", re.IGNORECASE)
 """Beginning of the name of a file with one split of a dataset, as in train-00000-of-00001.parquet."""
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
 def is_hidden(path: Path) -> bool:
@@ -32,9 +27,9 @@ def list_visible_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def match_ending(path: Path, endings: Iterable[str] = ENDINGS) -> str:
-    """Return the ending of a name, ignoring case, or "" if it has none of them."""
-    return next((ending for ending in endings if path.name.lower().endswith(ending)), "")
+def list_entries(folder: Path) -> list[Path]:
+    """Return the visible files and folders in a folder, sorted by name."""
+    return sorted(path for path in folder.iterdir() if not is_hidden(path))
 
 
 def is_beir(folder: Path) -> bool:
@@ -47,73 +42,24 @@ def list_splits(folder: Path) -> list[str]:
     return sorted(path.stem for path in (folder / "qrels").glob("*.tsv") if not is_hidden(path))
 
 
-def list_files_to_read(source: Path) -> list[Path]:
-    """Return the files that an import reads, in order: the file itself, those of a BEIR folder, or those of a folder.
+def get_format(path: Path) -> str:
+    """Return the format of a file or of a saved dataset: an ending of `FORMATS`, ".arrow", or "" if it is neither."""
+    if path.is_dir():
+        return ".arrow" if any((path / name).is_file() for name in SAVED) else ""
+    name = path.name.lower()
+    for ending in COMPRESSIONS:
+        name = name.removesuffix(ending)
+    return next((ending for ending in FORMATS if name.endswith(ending)), "")
 
-    Sub-folders are read only if their name has the ending of a file, as in "pairs.parquet/part-0.parquet". Of the splits
-    that `datasets.save_to_disk` wrote, and of files named after splits as on the hub, only "train" is read.
+
+def list_pair_files(source: Path) -> list[Path]:
+    """Return the files of pairs at or in `source`, sorted by name: it, a saved dataset, or the files of a folder.
+
+    If some files are named after splits and one is `train`, only that split is read.
     """
-    if not source.is_dir():
+    if not source.is_dir() or get_format(source):
         return [source]
-    if (source / SPLITS_FILE).is_file():
-        return list_files_to_read(source / "train")
-    if is_beir(source):
-        return [source / "corpus.jsonl", source / "queries.jsonl", source / "qrels" / "train.tsv"]
-    if _is_saved_dataset(source):
-        return _list_saved_files(source)
-    return [path for entry in _list_readable_entries(source) for path in list_files_to_read(entry)]
-
-
-def _list_readable_entries(folder: Path) -> list[Path]:
-    """Return the entries with the ending of a file. If some are named after splits and one is `train`, only it is read."""
-    entries = [entry for entry in list_entries(folder) if match_ending(entry)]
-    splits = {entry: match[1].lower() for entry in entries if (match := SPLIT_NAME.match(entry.name))}
+    paths = list(filter(get_format, list_entries(source)))
+    splits = {path: match[1].lower() for path in paths if (match := SPLIT_NAME.match(path.name))}
     has_train = "train" in splits.values()
-    return [entry for entry in entries if not has_train or splits.get(entry, "train") == "train"]
-
-
-def _is_saved_dataset(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in DATASET_FILES)
-
-
-def _list_saved_files(folder: Path) -> list[Path]:
-    """Return the files of rows that `save_to_disk` wrote. `map` and `filter` leave cache files next to them."""
-    try:
-        entries = json_object(folder / STATE_FILE)["_data_files"]
-        # by name only, so that a file from others cannot lead out of the folder
-        return [folder / Path(entry["filename"]).name for entry in entries]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{folder / STATE_FILE} lists no files of rows: save the dataset again") from error
-
-
-def list_skipped_files(source: Path) -> list[Path]:
-    """Return the files and folders in a folder that are not read as pairs, sorted by name."""
-    if not source.is_dir() or is_beir(source):
-        return []
-    if _is_saved_dataset(source):
-        read = {source / name for name in DATASET_FILES}.union(_list_saved_files(source))
-        return [entry for entry in list_entries(source) if entry not in read]
-    skipped = []
-    readable = _list_readable_entries(source)
-    for entry in list_entries(source):
-        if entry.name in (*DATASET_FILES, SPLITS_FILE) or (entry.name == "train" and (source / SPLITS_FILE).is_file()):
-            continue
-        skipped += list_skipped_files(entry) if entry in readable else [entry]
-    return skipped
-
-
-def describe_skipped_files(num_skipped: int, first: Sequence[str]) -> str:
-    """Return a line with the number of files and folders that were not read, and the first of them."""
-    examples = ", ".join(first)
-    if num_skipped > len(first):
-        examples += f" and {num_skipped - len(first)} more"
-    subject = count_noun(num_skipped, "file or folder was", "files or folders were")
-    return (
-        f"{subject} not read: {examples}; only visible files ending in {', '.join(ENDINGS)} are read, of a folder of "
-        "save_to_disk those of state.json, and of splits `train`"
-    )
-
-
-def list_entries(folder: Path) -> list[Path]:
-    """Return the visible files and folders in a folder, sorted by name."""
-    return sorted(path for path in folder.iterdir() if not is_hidden(path))
+    return [path for path in paths if not has_train or splits.get(path, "train") == "train"]

@@ -1,144 +1,234 @@
 """Rows with labels: division into pairs and negatives.
 
-1. The labels of a source are read once to choose a threshold.
-2. Rows below it are not pairs.
+1. The labels of a source are read once to choose which of them are those of pairs.
+2. Other rows are not pairs.
 3. If they are adjacent to a pair with the same query, as in most labelled files, their documents become its negatives.
+
+Only labels that can mean one thing are read without being asked for: names such as "yes" and "irrelevant", 0 and 1,
+-1 and 1, grades from 0 to 3, and similarities from 0 to 1 or to 5. Votes, distances, ranks, logits and classes are refused.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import groupby, islice
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from repro.data.columns import Columns
-from repro.data.folders import is_beir, match_ending
-from repro.data.readers import LOW_LABEL, ForeignRow, UsedColumns, list_pair_paths, read_foreign_rows
+from repro.data.folders import get_format
+from repro.data.readers import ForeignRow, UsedColumns, read_foreign_rows
+from repro.text import shorten
 
-USED_AS_NEGATIVES, UNLABELLED = "used_as_negatives", "unlabelled"
-MAX_ROWS_PER_QUERY, MAX_NEGATIVES = 4_096, 100
-CHUNK_BYTES = 2**20
+POSITIVE = frozenset(
+    (
+        *("relevant", "positive", "pos", "yes", "true", "match", "duplicate", "similar", "same", "correct"),
+        *("entailment", "paraphrase", "answer"),
+    )
+)
+NEGATIVE = frozenset(
+    (
+        *("irrelevant", "not_relevant", "non_relevant", "nonrelevant", "negative", "neg", "no", "false", "mismatch"),
+        *("no_match", "nonmatch", "dissimilar", "different", "not_duplicate", "non_duplicate", "incorrect", "wrong"),
+        *("not_entailment", "not_paraphrase", "unrelated", "distractor"),
+    )
+)
+VOTES = frozenset(("score", "rating"))
+"""Columns that often hold votes or stars. Their whole numbers are refused unless they are 0 and 1, or -1 and 1."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+MAX_ROWS_PER_QUERY, MAX_NEGATIVES, MAX_NAMES = 4_096, 100, 1_000
 
 
 @dataclass
 class Labels:
-    """The labels of a source, and the lowest one of a pair.
+    """The labels of a source and the rule that divides them.
 
     Attributes:
-        files: The files with a column of labels.
-        smallest: The smallest label.
-        largest: The largest label.
-        is_whole: Whether all labels are whole numbers.
-        given: The threshold of the user, or None.
+        files: The files with labels.
+        columns: The columns of labels.
+        numbers: All labels that are numbers.
+        names: The counts of all other labels, case-folded.
+        threshold: The lowest label of a pair, or the highest if `lower_is_better`, or the names of pairs.
+        lower_is_better: Whether labels up to the threshold are those of pairs.
     """
 
-    files: set[Path]
-    smallest: float = math.inf
-    largest: float = -math.inf
-    is_whole: bool = True
-    given: float | None = None
+    files: set[Path] = field(default_factory=set)
+    columns: set[str] = field(default_factory=set)
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+    names: Counter[str] = field(default_factory=Counter)
+    threshold: float | frozenset[str] = math.nan
+    lower_is_better: bool = False
 
-    def note(self, label: float) -> None:
-        """Count a label, which is not NaN."""
-        self.smallest = min(self.smallest, label)
-        self.largest = max(self.largest, label)
-        self.is_whole = self.is_whole and label.is_integer()
+    def note(self, label: float | str) -> None:
+        """Count a label."""
+        if isinstance(label, float):
+            self.numbers.append(label)
+        elif label in self.names or len(self.names) < MAX_NAMES:
+            self.names[label] += 1
 
-    @property
-    def threshold(self) -> float:
-        """The lowest label of a pair: the given one, or a default.
+    def accepts(self, label: float | str) -> bool:
+        """Return whether a label is that of a pair."""
+        if isinstance(self.threshold, frozenset):
+            return label in self.threshold
+        if isinstance(label, str):
+            return False
+        return label <= self.threshold if self.lower_is_better else label >= self.threshold
 
-        Whole numbers are judgements, and those above 0 are relevant, as in trec_eval. On any other scale, from 0 to 1
-        or longer, the upper half is relevant.
-        """
-        if self.given is not None:
-            return self.given
-        return 1.0 if self.is_whole else max(self.largest, 1.0) / 2
+    def count_pairs(self) -> int:
+        """Return the number of labels that are those of pairs."""
+        return sum(map(self.accepts, self.numbers)) + sum(self.names[name] for name in filter(self.accepts, self.names))
 
     def describe(self) -> str:
-        """Return a line with the range of labels and the threshold."""
-        source = "--threshold" if self.given is not None else "by default, --threshold X sets another"
-        line = (
-            f"labels from {self.smallest:g} to {self.largest:g}: rows from {self.threshold:g} on are pairs ({source}; "
-            "--no-labels uses every row)"
+        """Return the line of an audit: the range of labels, the rule and the number of rows that it selects."""
+        if isinstance(self.threshold, frozenset):
+            rule = shorten(" or ".join(sorted(self.threshold.intersection(self.names))))
+        else:
+            rule = (
+                f"{'up to' if self.lower_is_better else 'from'} {self.threshold:g}{' on' * (not self.lower_is_better)}"
+            )
+        total = len(self.numbers) + self.names.total()
+        return (
+            f"labels in {'/'.join(sorted(self.columns))}, {self.format_range()}: rows labelled {rule} are pairs "
+            f"({self.count_pairs()} of {total})"
         )
-        if self.given is None and self.threshold <= self.smallest < self.largest:
-            # for example ratings from 1 to 5, of which 1 does not mean "relevant"
-            line += "; warning: no label is below the threshold, so the worst rows are pairs too"
-        return line
+
+    def format_range(self) -> str:
+        """Return the range of numbers and the most frequent names."""
+        parts = [f"{min(self.numbers):g} to {max(self.numbers):g}"] if self.numbers else []
+        return shorten(", ".join([*parts, *(name for name, _ in self.names.most_common(5))]))
 
 
-def read_labels(source: Path, columns: Columns | None = None, *, skip_bad: bool = False) -> Labels | None:
-    """Read the labels of a source. None if no file has any. Raises ValueError if a threshold is given for none."""
-    columns = columns or Columns()
-    if columns.no_labels or is_beir(source):
+def parse_label(value: Any) -> float | str | None:
+    """Return a label as a number or a name. A missing one is None. Raises ValueError for anything else."""
+    # Only NaN differs from itself.
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
         return None
-    labels = Labels(set(), given=columns.threshold)
-    for path in list_pair_paths(source):
-        is_jsonl = match_ending(path) == ".jsonl"
-        if is_jsonl and not _may_have_labels(path, columns):
-            continue
-        used_columns: UsedColumns = {}
-        for row in read_foreign_rows(path, columns, used_columns, skip_bad=skip_bad):
-            if not math.isnan(row.label):
-                labels.files.add(path)
-                labels.note(row.label)
-            # All rows of a table have the same columns, so one row is enough.
-            elif not is_jsonl and not any("label <- " in description for description in used_columns):
-                break
-    if columns.threshold is not None and not labels.files:
-        raise ValueError(f"--threshold {columns.threshold:g}: {source} has no labels: name their column with --label")
-    return labels if labels.files else None
+    if isinstance(value, str):
+        text = value.strip()
+        # Python's float would also accept "1_0", "１" and "nan".
+        return float(text) if NUMBER.fullmatch(text) else text.casefold()
+    if not isinstance(value, int | float | Decimal) or math.isinf(value):
+        raise ValueError(f"the label is {shorten(repr(value))}, expected a number or a name")
+    return float(value)
 
 
-def _may_have_labels(path: Path, columns: Columns) -> bool:
-    """Return whether a file contains the name of a column of labels. So most files are not parsed twice."""
-    accepted = columns.accepted("label")
-    # JSON may write any letter of a name as an escape, and usually does so for letters that are not ASCII
-    if not all(name.isascii() for name in accepted):
-        return True
-    names = b"|".join(re.escape(name.encode()) for name in accepted)
-    pattern = re.compile(rb'"\s*(?:' + names + rb')\s*"\s*:', re.IGNORECASE)
-    tail = b""
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            if pattern.search(tail + chunk):
-                return True
-            # a name may cross the border of two chunks
-            tail = chunk[-CHUNK_BYTES // 1024 :]
-    return False
+def read_labels(files: Sequence[Path], columns: Columns) -> Labels | None:
+    """Read the labels of a source and choose the rule. None if no file has any.
+
+    Raises:
+        ValueError: if the labels can mean several things and no threshold is given, or if it fits no label.
+    """
+    labels = Labels(lower_is_better=columns.lower_is_better)
+    for path in () if columns.no_labels else files:
+        _count_labels(path, columns, labels)
+    if not labels.files:
+        if columns.threshold or columns.lower_is_better:
+            raise ValueError(f"--threshold: {files[0]} has no labels: name their column with --label")
+        return None
+    if columns.threshold:
+        labels.threshold = _parse_threshold(columns.threshold, labels)
+    elif (threshold := _find_threshold(labels, is_named="label" in columns.names)) is None or columns.lower_is_better:
+        raise ValueError(f"{files[0]}: {_ask(labels)}")
+    else:
+        labels.threshold = threshold
+    return labels
+
+
+def _count_labels(path: Path, columns: Columns, labels: Labels) -> None:
+    used: UsedColumns = {}
+    for row in read_foreign_rows(path, columns, used):
+        # All rows have the same columns, except in jsonl.
+        if "label" not in used and get_format(path) != ".jsonl":
+            return
+        try:
+            label = None if row.is_further else parse_label(row.label)
+        except ValueError as error:
+            raise ValueError(f"{path}, {row.line}: {error}") from error
+        if label is not None:
+            labels.files.add(path)
+            labels.note(label)
+    labels.columns.update(used.get("label", ()))
+
+
+def _find_threshold(labels: Labels, *, is_named: bool) -> float | frozenset[str] | None:
+    """Return the rule for labels that can mean one thing only, otherwise None."""
+    if labels.names:
+        known = {name: re.sub(r"[^a-z]+", "_", name) for name in labels.names}
+        if labels.numbers or not {*known.values()} <= POSITIVE | NEGATIVE:
+            return None
+        return frozenset(name for name, form in known.items() if form in POSITIVE)
+    values = np.unique(np.asarray(labels.numbers))
+    if {*values} <= {0.0, 1.0} or {*values} == {-1.0, 1.0}:
+        return 1.0
+    low, high = values[0], values[-1]
+    if np.all(values == np.floor(values)):
+        # judgements, as in trec_eval, or similarities as in STS
+        threshold = {2.0: 1.0, 3.0: 1.0, 5.0: 2.5}.get(high)
+        may_be_votes = not is_named and bool({name.strip().casefold() for name in labels.columns} & VOTES)
+        return threshold if low == 0 and not may_be_votes else None
+    if low >= 0 and (high <= 1 or high == 5):
+        return 0.5 if high <= 1 else 2.5
+    return None
+
+
+def _parse_threshold(text: str, labels: Labels) -> float | frozenset[str]:
+    if NUMBER.fullmatch(text) and labels.numbers:
+        return float(text)
+    names = frozenset(name.strip().casefold() for name in text.split(","))
+    if labels.lower_is_better or not names <= {*labels.names}:
+        raise ValueError(f"--threshold {text}: it is no number or name of these labels ({labels.format_range()})")
+    return names
+
+
+def _ask(labels: Labels) -> str:
+    """Return the question which labels are those of pairs, with the number of rows of each answer."""
+    total = len(labels.numbers) + labels.names.total()
+    answers = []
+    for name, count in labels.names.most_common(3):
+        answers.append(f"--threshold {name!r} ({count} rows)")
+    if labels.numbers:
+        values = np.asarray(labels.numbers)
+        for level in np.unique(np.quantile(values, (0.25, 0.5, 0.75), method="nearest")):
+            num_above, num_below = int((values >= level).sum()), int((values <= level).sum())
+            answers.append(f"--threshold {level:g} ({num_above} rows; {num_below} with --lower-is-better)")
+    return (
+        f"labels in {'/'.join(sorted(labels.columns))}, {labels.format_range()}, can mean several things. Which rows are "
+        f"pairs? {', '.join(answers)}, or --no-labels (all {total}). --label names another column"
+    )
 
 
 def split_by_label(rows: Iterable[ForeignRow], labels: Labels | None) -> Iterator[ForeignRow]:
-    """Yield all rows. Rows below the threshold are marked as dropped, and are negatives of the pairs of their query."""
+    """Yield all rows. Rows that are no pairs are marked as low, and are negatives of the pairs of their query."""
     if labels is None:
         yield from rows
         return
-    for _, group in groupby(rows, lambda row: (row.query, row.location.rpartition(", ")[0])):
+    for _, group in groupby(rows, lambda row: (row.query, row.path)):
         # bounds the memory if all rows of a file have the same query
         while batch := list(islice(group, MAX_ROWS_PER_QUERY)):
-            yield from _apply_threshold(batch, labels)
+            yield from _apply_rule(batch, labels)
 
 
-def _apply_threshold(rows: list[ForeignRow], labels: Labels) -> Iterator[ForeignRow]:
-    """Yield the rows of one query after comparing their labels with the threshold."""
-    threshold = labels.threshold
-    # Both comparisons are false for NaN, which is the label of unlabelled and of malformed rows.
-    positives = {row.document for row in rows if row.label >= threshold}
-    low = dict.fromkeys(row.document for row in rows if row.label < threshold)
-    negatives: list[str] = []
-    if positives:
-        negatives = [text for text in low if text and text not in positives][:MAX_NEGATIVES]
-    used = set(negatives)
-    for row in rows:
-        if row.label >= threshold:
-            yield row._replace(negatives=(*row.negatives, *negatives))
-        elif row.label < threshold:
-            yield row._replace(dropped=USED_AS_NEGATIVES if row.document in used else LOW_LABEL)
-        elif not row.flaw and Path(row.location.rpartition(", ")[0]) in labels.files:
-            yield row._replace(dropped=UNLABELLED)
-        else:
-            yield row
+def _apply_rule(rows: list[ForeignRow], labels: Labels) -> Iterator[ForeignRow]:
+    """Mark the rows of one query of one file that are no pairs. A row without a label is none if the file has labels."""
+    if rows[0].path not in labels.files:
+        yield from rows
+        return
+    found = [parse_label(row.label) for row in rows]
+    is_pair = [label is not None and labels.accepts(label) for label in found]
+    positives = {row.document for row, accepted in zip(rows, is_pair, strict=True) if accepted}
+    low = dict.fromkeys(
+        row.document
+        for row, label, accepted in zip(rows, found, is_pair, strict=True)
+        if label is not None and not accepted and row.document and row.document not in positives
+    )
+    negatives = [*low][:MAX_NEGATIVES]
+    for row, accepted in zip(rows, is_pair, strict=True):
+        yield row._replace(negatives=(*row.negatives, *negatives)) if accepted else row._replace(is_low=True)

@@ -10,11 +10,13 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
+from repro.data.own.imported import find_imported
 from repro.evaluate.collections import Collection, apply_hit_quirks, read_collections, search_collection
 from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, search_bm25, write_run
 from repro.spec import Run
@@ -33,6 +35,11 @@ def get_run_tokenizer(run: Run) -> str:
     return UNICODE if is_imported(run.suite) else ENGLISH
 
 
+def get_suite_language(suite: str) -> str:
+    """Return the language that BM25 stems on a suite: that of an imported corpus, otherwise English."""
+    return find_imported(suite).language if is_imported(suite) else ENGLISH
+
+
 def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
     """Return the share of relevant documents among the hits, as a mean over judged queries."""
     shares = []
@@ -47,7 +54,9 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     depth = run.rerank_depth
     assert depth is not None, "a Run that reranks has a depth"
     if run.protocol == "rerank-bm25":
-        search: Callable[[Collection, int], Hits] = partial(_search_with_bm25, get_run_tokenizer(run))
+        search: Callable[[Collection, int], Hits] = partial(
+            _search_with_bm25, {"tokenizer": get_run_tokenizer(run), "language": get_suite_language(run.suite)}
+        )
     else:
         search = partial(_search_with_encoder, get_surrogate(run))
     recall = {}
@@ -58,8 +67,8 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
 
 
-def _search_with_bm25(tokenizer: str, collection: Collection, k: int) -> Hits:
-    hits, _ = search_bm25(collection.retrieval, k + collection.num_extra_hits, tokenizer=tokenizer)
+def _search_with_bm25(options: Mapping[str, Any], collection: Collection, k: int) -> Hits:
+    hits, _ = search_bm25(collection.retrieval, k + collection.num_extra_hits, **options)
     return apply_hit_quirks(hits, collection, k)
 
 

@@ -19,7 +19,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import wrong_corpora
-from repro.evaluate.first_stage import get_run_tokenizer
+from repro.evaluate.first_stage import get_run_tokenizer, get_suite_language
 from repro.evaluate.prefixes import parse_view
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
@@ -451,8 +451,9 @@ class _Evaluator:
         """Score BM25, or a run of it."""
         run = find_bm25_run(source)
         tokenizer = UNICODE if run is None else get_run_tokenizer(run)
-        outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(tokenizer)}, 1)
-        evaluation = evaluate_bm25(self.suite, outputs=outputs, collections=self.collections, tokenizer=tokenizer)
+        options: dict[str, Any] = {"tokenizer": tokenizer, "language": get_suite_language(self.suite.name)}
+        outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(**options)}, 1)
+        evaluation = evaluate_bm25(self.suite, outputs=outputs, collections=self.collections, **options)
         metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
         return Scored(metadata, evaluation)
 

@@ -1,6 +1,6 @@
 """Queries of a suite that a model was trained on, found by comparing their text with the model's training pairs.
 
-The comparison ignores case and the punctuation around words (`normalize_loosely`). The training pairs of a model are known if
+The comparison ignores case and the punctuation around words (`identify_text`). The training pairs of a model are known if
 it is a run, or a folder that `repro export` wrote from a run, and if the corpus of that run is available.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
-from repro.data.wording import normalize_loosely
+from repro.data.wording import identify_text
 from repro.evaluate.collections import Collection
 from repro.interop.arguments import BM25
 from repro.interop.named_runs import find_named_run
@@ -109,7 +109,7 @@ def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByTe
         for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
             grades = retrieval.judgements.get(query_id, {})
             relevant = [documents[key] for key, grade in grades.items() if grade > 0 and key in documents]
-            queries_by_text[normalize_loosely(text)].append((name, query_id, relevant))
+            queries_by_text[identify_text(text)].append((name, query_id, relevant))
     # Texts that consist of punctuation have an empty normalised form, and would all match each other.
     queries_by_text.pop("", None)
     return queries_by_text
@@ -119,12 +119,12 @@ def _add_seen(pairs: Pairs, queries: QueriesByText, seen: SeenQueries) -> None:
     """Add the queries that occur in the training pairs to `seen`."""
     for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
         rows = np.arange(block.start, block.stop)
-        forms = [normalize_loosely(text) for text in pairs.texts("query", rows)]
+        forms = [identify_text(text) for text in pairs.texts("query", rows)]
         # Documents are read only for the rows that match.
         matches = [index for index, form in enumerate(forms) if form in queries]
         for index, document in zip(matches, pairs.texts("document", rows[matches]), strict=True):
             for name, query_id, relevant in queries[forms[index]]:
-                is_pair = normalize_loosely(document) in map(normalize_loosely, relevant)
+                is_pair = identify_text(document) in map(identify_text, relevant)
                 seen[name][query_id] = is_pair or seen[name].get(query_id, False)
         pairs.release_pages()
 

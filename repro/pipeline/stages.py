@@ -187,7 +187,7 @@ class StageGraph:
         def make(folder: Path, part: Part = WHOLE) -> None:
             from repro.batches.mask import write_content_keys
 
-            write_content_keys(folder / KEYS_FILE, self.selected_pairs(part).blocks("document"))
+            write_content_keys(folder / KEYS_FILE, self.selected_pairs(part).blocks("document"), self.run.corpus)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
             with ArrayWriter(folder / KEYS_FILE, "int64") as keys:
@@ -206,7 +206,7 @@ class StageGraph:
             from repro.batches.mask import QUERIES_FILE, write_content_keys, write_known_positives
 
             pairs = self.selected_pairs()
-            write_content_keys(folder / QUERIES_FILE, pairs.blocks("query"))
+            write_content_keys(folder / QUERIES_FILE, pairs.blocks("query"), self.run.corpus)
             keys = load_array(documents.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             write_known_positives(folder, keys)
 

@@ -277,7 +277,7 @@ def _require_object(value: Any, name: str) -> Mapping[str, Any]:
 
 
 def _list_planned_runs(prefix: str) -> IdentifiedRuns:
-    """Yield the runs in the files that `data import` and `data plan` write. Unreadable files are skipped."""
+    """Yield the runs in the files that `data import` writes. Unreadable files are skipped."""
     # the id is not in the file name, so every run is read
     for folder in sorted(get_corpora_folder().glob("*")):
         for path in (folder / f"{folder.name}-{scale}.json" for scale in ORDER):

@@ -62,16 +62,16 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
         bounds = system.interval()
         interval = ABSENT if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
         lines.append(f"  {system.label:<{width}}  {format_number(system.mean):>5}  {interval}")
-    return [*lines, *_list_length_notes(references), *_list_hints(best, better)]
+    return [*lines, *_list_notes(references), *_list_hints(best, better), *_list_commands(systems)]
 
 
-def format_searched(sizes: Mapping[str, Mapping[str, int]], kind: str = "") -> str:
-    """Return what queries search, for example "among 20 documents in 1 collection". `kind` describes collections.
+def format_searched(sizes: Mapping[str, Mapping[str, int]]) -> str:
+    """Return what queries search, for example "among 20 documents in 1 collection".
 
     Held-out domains of one corpus search the same documents, which count once.
     """
     counts = [size.get("num_documents", 0) for size in sizes.values()]
-    collections = count_noun(len(sizes), f"{kind} collection".lstrip())
+    collections = count_noun(len(sizes), "collection")
     if len(counts) > 1 and len(set(counts)) == 1:
         return f"among {count_noun(counts[0], 'document')} in each of {collections}"
     return f"among {count_noun(sum(counts), 'document')} in {collections}"
@@ -83,13 +83,30 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
         rows, (context, values_Q) = list_suite_rows(record.provenance), _get_values(record)
         if values_Q is not None and len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
             owner = "your " if record.run.architecture in TRAINED else ""
-            scores = QueryScores.of(f"{owner}{get_model_name(record.run)}{context}", values_Q, rows)
+            name = f"{owner}{get_model_name(record.run)}{context}{_format_stemmer(record)}"
+            scores = QueryScores.of(name, values_Q, rows)
             systems.append(System(**vars(scores), record=record))
     num_named = Counter(system.label for system in systems)
     return [
         replace(system, label=f"{system.label} {system.record.id[:6]}") if num_named[system.label] > 1 else system
         for system in systems
     ]
+
+
+def _format_stemmer(record: Record) -> str:
+    """Return the language of BM25 for the name of the system, or an empty string for other systems."""
+    parameters = _get_bm25(record)
+    return (
+        f" ({str(parameters['stemmer'] or 'no stemmer').removesuffix(' (Snowball)')})"
+        if "stemmer" in parameters
+        else ""
+    )
+
+
+def _get_bm25(record: Record) -> Mapping[str, Any]:
+    """Return the parameters of BM25 in a record, or nothing for other systems."""
+    parameters: Mapping[str, Any] = record.provenance.get("suite", {}).get("bm25", {})
+    return parameters
 
 
 def _get_values(record: Record) -> tuple[str, np.ndarray | None]:
@@ -113,10 +130,11 @@ def _format_verdict(best: System, other: System) -> str:
     return f"{first.label} wins over {second.label}: {first.mean - second.mean:+.1f} points{interval}{unclear}."
 
 
-def _list_length_notes(references: Sequence[System]) -> list[str]:
-    """Return a note if MiniLM read less of each text than it can, since `evaluate` and `search` give it all."""
+def _list_notes(references: Sequence[System]) -> list[str]:
+    """Return the note of BM25 about queries without a hit, and one if MiniLM read less of each text than it can."""
+    notes = [f"  {note}" for system in references if (note := _get_bm25(system.record).get("note"))]
     runs = [system.record.run for system in references if system.record.run.surrogate == "minilm"]
-    return [
+    return notes + [
         f"  {get_model_name(run)} read the first {run.max_tokens} tokens of each text, as in your runs. With up to "
         f"{MINILM_TOKENS} its score may be higher: repro evaluate --model minilm --suite {run.suite}"
         for run in runs
@@ -137,7 +155,7 @@ def _list_hints(best: System, better: Sequence[System]) -> list[str]:
         hints.append(f"search with {better[0].label} until the model has learned more from further pairs")
     elif better:
         # not only the field `start`, which needs another learning rate too
-        hints.append(f"start from a pretrained encoder: run the file that `repro data plan {run.suite}` writes")
+        hints.append("start from a pretrained encoder: import the pairs again with --scale mini")
     if better and kept_weights and kept_weights["step"] < best.record.provenance["training"]["num_steps"]:
         hints.append(
             f"the loss on the pairs set apart was lowest after step {kept_weights['step']}: more pairs would help, more steps "
@@ -150,6 +168,20 @@ def _list_hints(best: System, better: Sequence[System]) -> list[str]:
             name = "num_epochs" if run.num_steps is None else "num_steps"
             hints.append(f"the training loss is still {loss:.2f}: a larger {name} would help")
     return [f"  hint: {hint}" for hint in hints]
+
+
+def _list_commands(systems: Sequence[System]) -> list[str]:
+    """Return the next commands for the system that won."""
+    best = max(systems, key=lambda system: system.mean)
+    run, suite = best.record.run, best.record.run.suite
+    if best.is_trained:
+        model = best.record.id
+        deploy = f"repro export {model} FOLDER --to sentence-transformers"
+    else:
+        model = "bm25" if run.architecture == "bm25" else "minilm"
+        deploy = f"repro adapt minilm --corpus {suite} --to FOLDER"
+    lines = [f"  repro evaluate --model {model} --suite {suite}", f"  {deploy}"]
+    return [f"Go on with {best.label}", *lines]
 
 
 def read_suite_sizes(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:

@@ -108,7 +108,7 @@ class BatchViewer:
             unfiltered_BM = mask_false_negatives(keys_M, None, **options)
             masked_BM = masked = mask_at_random(masked_BM, unfiltered_BM, make_batch_rng(run.seed, pairs_B))
         if run.loss == "icl":
-            query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B))
+            query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B), run.corpus)
             self.inputs.pairs.release_pages()
             masked = mask_directions(query_keys_B, keys_M, masked_BM, filter_vectors, **options)
         release_pages(self.inputs.document_keys)

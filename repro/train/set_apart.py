@@ -21,7 +21,7 @@ import torch
 from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
 from repro.data.pairs import Side, read_pairs
 from repro.data.tokens import Tokens, load_tokenizer, tokenize
-from repro.data.wording import normalize_loosely
+from repro.data.wording import identify_text
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import read_tensors, write_tensors
 from repro.model.modeling_cde import fill_context
@@ -56,7 +56,7 @@ def load_set_apart(inputs: Inputs) -> SetApart:
     rows: list[int] = []
     # All other documents of the batch count as negatives. A repeated text would make a right answer a wrong one.
     for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
-        forms = {normalize_loosely(query), normalize_loosely(document)}
+        forms = {identify_text(query), identify_text(document)}
         if not forms & used_forms:
             rows.append(row)
             used_forms |= forms

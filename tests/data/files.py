@@ -2,7 +2,6 @@
 
 import csv
 import json
-import tarfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from repro.data.beir import Retrieval
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -26,14 +27,17 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def pack_folder(folder: Path, archive: Path, *, is_flat: bool = False) -> Path:
-    """Write a zip or tar archive of a folder. A flat one has the files of the folder at its top."""
-    root = folder if is_flat else folder.parent
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive, "w") as opened:
-            for path in folder.rglob("*"):
-                opened.write(path, path.relative_to(root))
-    else:
-        with tarfile.open(archive, "w:gz") as packed:
-            packed.add(folder, "." if is_flat else folder.name)
+def make_judged(size: int, name: str = "judged") -> Retrieval:
+    """Return a collection in which query n asks for document n."""
+    documents, queries = (tuple(f"{kind}{n}" for n in range(size)) for kind in "dq")
+    texts = tuple(f"text of document {n} and of thing {n % 7}" for n in range(size))
+    judgements = {query: {document: 1} for query, document in zip(queries, documents, strict=True)}
+    return Retrieval(name, documents, texts, queries, tuple(f"question {n}" for n in range(size)), judgements)
+
+
+def pack_folder(folder: Path, archive: Path) -> Path:
+    """Write a zip archive of a folder."""
+    with zipfile.ZipFile(archive, "w") as opened:
+        for path in folder.rglob("*"):
+            opened.write(path, path.relative_to(folder.parent))
     return archive

@@ -1,21 +1,22 @@
-"""Evaluation data that a user provides: archives equal folders, known collections keep their quirks, nothing is trained on."""
+"""Evaluation data that a user provides: known collections keep their quirks, splits are named, nothing is trained on."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from repro.data.beir import Retrieval, get_legal_name, load_beir, load_suite, write_beir_folder
-from repro.data.own.imported import import_source
+from repro.data.beir import Retrieval, get_legal_name, load_beir, write_beir_folder
+from repro.data.columns import Columns
+from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.collections import read_collections
 from repro.interop.corpus import find_corpus
-from repro.interop.opening import open_suite
-from repro.pipeline.corpora import make_corpus_stage
+from repro.interop.opening import describe_name_clash, open_suite
+from repro.pipeline.corpora import check_available, make_corpus_stage
+from repro.spec import base
 from tests.commands import run_command
-from tests.data.files import pack_folder, write_rows
+from tests.data.files import make_judged, write_rows
 
 SIZE = 60
 
@@ -26,82 +27,106 @@ def score_bm25(suite: str) -> dict[str, float]:
     return {path.partition("/")[2]: value for path, value in metrics.items()}
 
 
-def make_collection(name: str, ids: tuple[str, ...] | None = None) -> Retrieval:
-    """Return a collection of 60 documents. With `ids`, queries have these ids and ask with texts of documents."""
-    documents = tuple(f"text of document {n} and of thing {n % 7}" for n in range(SIZE))
-    queries = ids or tuple(f"q{n}" for n in range(SIZE))
-    texts = documents[: len(queries)] if ids else tuple(f"question {n}" for n in range(SIZE))
-    judgements = {query: {f"d{(n + bool(ids)) % SIZE}": 1} for n, query in enumerate(queries)}
-    return Retrieval(name, tuple(f"d{n}" for n in range(SIZE)), documents, queries, texts, judgements)
+def make_self_asking(name: str) -> Retrieval:
+    """Return a collection whose queries have ids and texts of documents, and ask for the next one."""
+    collection = make_judged(SIZE, name)
+    ids = collection.document_ids
+    judgements = {key: {ids[(n + 1) % SIZE]: 1} for n, key in enumerate(ids)}
+    return Retrieval(name, ids, collection.documents, ids, collection.documents, judgements)
 
 
-def write_two_splits(folder: Path) -> Path:
-    """Write a BEIR folder with 40 training queries and 20 test queries. One training query is also tested."""
-    write_beir_folder(folder, make_collection(folder.name), "all")
-    lines = (folder / "qrels" / "all.tsv").read_text().splitlines()
+def write_splits(folder: Path, **splits: range) -> Path:
+    """Write a BEIR folder in which each split judges these queries."""
+    write_beir_folder(folder, make_judged(SIZE), "all")
     (folder / "qrels" / "all.tsv").unlink()
-    for split, part in (("train", lines[1:41]), ("test", [*lines[41:], "q1\td50\t1"])):
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join([lines[0], *part]))
+    for split, numbers in splits.items():
+        lines = ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in numbers)]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     return folder
 
 
-@pytest.mark.parametrize(("name", "is_flat"), [("theirs.zip", False), ("theirs.zip", True), ("theirs.tar.gz", False)])
-def test_archives_match_their_folder(tmp_path: Path, name: str, is_flat: bool) -> None:
-    folder = write_two_splits(tmp_path / "theirs")
-    sources = {"packed": pack_folder(folder, tmp_path / name, is_flat=is_flat), "plain": folder}
-    collections = []
-    for corpus, source in sources.items():
-        stage = make_corpus_stage(import_source(source, name=corpus).corpus).build()
-        pairs = read_pairs(stage / "train.arrow")
-        queries = sorted(pairs.texts("query", range(len(pairs))))
-        assert queries == sorted(f"question {n}" for n in range(40) if n != 1)
-        collections.append(load_beir(stage / "suites" / corpus / "theirs"))
-    assert collections[0] == collections[1]
-    assert (len(collections[0].queries), len(collections[0].documents)) == (21, SIZE)
+@pytest.mark.parametrize(("split", "numbers"), [("", range(30, 50)), ("dev", range(20, 30))])
+def test_splits_are_chosen_and_named(tmp_path: Path, split: str, numbers: range) -> None:
+    """Training reads train.tsv, without the queries that are evaluated. Splits that are not read are named."""
+    folder = write_splits(tmp_path / "theirs", train=range(25), dev=range(20, 30), test=range(30, 50))
+    corpus = import_source(folder, name="mine", split=split)
+    stage = make_corpus_stage(corpus.corpus).build()
+    pairs = read_pairs(stage / "train.arrow")
+    assert {*pairs.texts("query", range(len(pairs)))} == {f"question {n}" for n in range(25) if n not in numbers}
+    collection = load_beir(stage / "suites" / "mine" / "theirs")
+    assert {*collection.queries} == {f"question {n}" for n in numbers}
+    (note,) = [note for note in corpus.notes if "not read" in note]
+    assert ("dev.tsv" in note.partition("not read")[2]) == (split == "")
+    with pytest.raises(ValueError, match="no split 'eval'"):
+        import_source(folder, name="other", split="eval")
     with pytest.raises(ValueError, match="cannot be held out"):
-        import_source(tmp_path / name, name="other", hold_out=["x"])
+        import_source(folder, name="other", hold_out=["x"])
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_archive_defects_name_the_archive(tmp_path: Path, split: str) -> None:
-    folder = write_two_splits(tmp_path / "theirs")
-    with (folder / "qrels" / f"{split}.tsv").open("a") as file:
-        file.write("\nq9\tgone\t1\n")
-    archive = pack_folder(folder, tmp_path / "theirs.zip")
-    with pytest.raises(ValueError, match=rf"^{archive}/qrels/{split}\.tsv, line \d+: "):
-        import_source(archive, name="packed")
+def test_folders_become_an_evaluation_set(tmp_path: Path) -> None:
+    """Scores are those of the folder itself. Other entries are named, and training splits are not read."""
+    for name in ("one", "my corpus", "日本語", "c++docs"):
+        write_splits(tmp_path / "all" / name, test=range(SIZE))
+    write_splits(tmp_path / "all" / "one", train=range(4), test=range(SIZE))
+    (tmp_path / "all" / "notes.txt").touch()
+    output = run_command("data", "import", str(tmp_path / "all"), "--name", "theirs")
+    corpus = find_imported("theirs")
+    assert corpus.only_evaluates and output.rstrip().endswith("repro evaluate --model bm25 --suite theirs")
+    assert any("notes.txt" in note for note in corpus.notes) and any("train.tsv" in note for note in corpus.notes)
+    names = {get_legal_name(path.name) for path in (tmp_path / "all").iterdir() if path.is_dir()}
+    assert {dataset.name for dataset in open_suite("theirs").datasets} == names
+    assert score_bm25("theirs") == score_bm25(str(tmp_path / "all"))
 
 
-def test_skipped_entries_name_the_archive(tmp_path: Path) -> None:
-    """Its unpacked folder exists during the import only."""
-    write_beir_folder(tmp_path / "theirs" / "exam", make_collection("exam"))
-    (tmp_path / "theirs" / "notes.txt").touch()
-    archive = pack_folder(tmp_path / "theirs", tmp_path / "theirs.zip")
-    source = write_rows(tmp_path / "x.jsonl", [{"query": f"ask {n}", "document": f"answer {n}"} for n in range(200)])
-    for corpus in (import_source(archive, name="exam"), import_source(source, name="mine", evaluate_on=archive)):
-        (line,) = corpus.skipped
-        assert line.startswith(f"{archive}: 1 collection read") and "notes.txt" in line
+def test_evaluation_sets_cannot_be_trained_on(tmp_path: Path) -> None:
+    """Nor can a folder whose pairs are all evaluated. Options about pairs are refused."""
+    corpus = import_source(write_splits(tmp_path / "one", test=range(SIZE)), name="theirs")
+    with pytest.raises(ValueError, match="without training pairs"):
+        check_available([base("smoke", corpus=corpus.corpus, suite="theirs")])
+    check_available([base("smoke", suite="theirs", corpus="planted-tiny")])
+    for options in ({"hold_out": ["x"]}, {"columns": Columns(threshold="2")}, {"evaluate_on": tmp_path / "one"}):
+        with pytest.raises(ValueError, match=r"cannot be held out|leave it out"):
+            import_source(tmp_path / "one", name="more", **options)
+    with pytest.raises(ValueError, match="no pair to train on"):
+        import_source(write_splits(tmp_path / "two", train=range(9), test=range(9)), name="pairs")
+
+
+def test_name_clash_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is read. A line contains the full name of the corpus, which still opens the corpus."""
+    folder = write_splits(tmp_path / "theirs" / "two", test=range(SIZE)).parent
+    corpus = import_source(folder, name="theirs")
+    assert describe_name_clash("theirs") == ""
+    monkeypatch.chdir(tmp_path)
+    (folder / "two").rename(folder / "three")
+    lines: list[str] = []
+    assert [dataset.name for dataset in open_suite("theirs", lines.append).datasets] == ["three"]
+    assert len(lines) == 1 and corpus.corpus in lines[0]
+    assert [dataset.name for dataset in open_suite(corpus.corpus).datasets] == ["two"]
+    assert describe_name_clash(corpus.corpus) == describe_name_clash("./theirs") == ""
 
 
 @pytest.mark.parametrize("name", ["msmarco", "quora", "ArguAna", "touche2020"])
 def test_known_names_get_no_quirks(tmp_path: Path, name: str) -> None:
     """A held-out collection with the name of a known one is not treated as that one."""
-    rows = [{"query": f"mend thing {n}", "document": f"thing {n} needs tool {n}", "domain": name} for n in range(300)]
-    make_corpus_stage(import_source(write_rows(tmp_path / "x.jsonl", rows), name="mine").corpus).build()
+    rows = [
+        {"query": f"mend {d} {n}", "document": f"{d} {n} needs tool", "domain": d}
+        for n in range(300)
+        for d in (name, "x")
+    ]
+    source = write_rows(tmp_path / "x.jsonl", rows)
+    make_corpus_stage(import_source(source, name="mine", hold_out=[name]).corpus).build()
     (collection,) = read_collections(open_suite("mine")).values()
     assert collection.retrieval.name == name.lower() and collection.quirks == Quirks()
 
 
 def test_imported_collections_keep_their_quirks(tmp_path: Path) -> None:
     source = tmp_path / "known"
-    ids = tuple(f"d{n}" for n in range(SIZE))
     for name in ("arguana", "quora"):
-        write_beir_folder(source / name, make_collection(name, ids))
+        write_beir_folder(source / name, make_self_asking(name))
     with (source / "arguana" / "qrels" / "test.tsv").open("a") as file:
         file.write("d3\tgone\t1\n")
-    write_beir_folder(source / "msmarco", make_collection("msmarco"), "dev")
-    lines = (source / "msmarco" / "qrels" / "dev.tsv").read_text().splitlines()
-    (source / "msmarco" / "qrels" / "test.tsv").write_text("\n".join([lines[0], "q0\td9\t1"]))
+    write_beir_folder(source / "msmarco", make_judged(SIZE, "msmarco"), "dev")
+    (source / "msmarco" / "qrels" / "test.tsv").write_text("q0\td9\t1\n")
     import_source(source, name="mine")
     expected = read_collections(open_suite(str(source)))
     for name, collection in read_collections(open_suite("mine")).items():
@@ -110,81 +135,59 @@ def test_imported_collections_keep_their_quirks(tmp_path: Path) -> None:
         assert collection.num_extra_hits == expected[name].num_extra_hits
         assert collection.provenance["split"] == "test"  # the import read the split
     assert score_bm25("mine") == score_bm25(str(source))
-    assert sorted(path.name for path in (get_suite_folder("mine") / "msmarco" / "qrels").iterdir()) == ["test.tsv"]
 
 
 def test_known_split_is_not_required(tmp_path: Path) -> None:
-    """A collection named msmarco without the split dev is searched, too."""
-    collection = make_collection("msmarco")
+    """A collection named msmarco without the split dev is read, too, and has no note about it."""
+    collection = make_judged(SIZE, "msmarco")
     write_beir_folder(tmp_path / "msmarco", collection)
-    import_source(tmp_path / "msmarco", name="mine")
+    assert import_source(tmp_path / "msmarco", name="mine").notes == ()
     documents, _ = find_corpus("mine").read()
     assert documents == dict(zip(collection.document_ids, collection.documents, strict=True))
-
-
-def get_suite_folder(name: str) -> Path:
-    """Return the folder of an imported suite."""
-    return open_suite(name).datasets[0].path.parent
-
-
-def test_notes_count_local_queries(tmp_path: Path) -> None:
-    folder = tmp_path / "msmarco"
-
-    def read_notes(suite: str) -> list[str]:
-        (collection,) = read_collections(open_suite(suite)).values()
-        return collection.notes
-
-    write_beir_folder(folder, make_collection("msmarco"), "dev")
-    import_source(folder, name="mine")
-    for suite in (str(folder), "mine"):
-        assert read_notes(suite)[0].startswith("scored on dev (60 queries here)")
-    shutil.move(folder / "qrels" / "dev.tsv", folder / "qrels" / "test.tsv")
-    import_source(folder, name="other")
-    assert read_notes("other") == []
-
-
-def test_folders_of_any_name_are_imported(tmp_path: Path) -> None:
-    names = ("my corpus", "日本語", "c++docs")
-    for name in names:
-        write_beir_folder(tmp_path / "all" / name, make_collection(name))
-    import_source(tmp_path / "all", name="mine")
-    assert {dataset.name for dataset in load_suite(get_suite_folder("mine")).datasets} == {*map(get_legal_name, names)}
-    assert score_bm25("mine") == score_bm25(str(tmp_path / "all"))
+    (tmp_path / "msmarco" / "qrels" / "test.tsv").rename(tmp_path / "msmarco" / "qrels" / "dev.tsv")
+    notes = import_source(tmp_path / "msmarco", name="other").notes
+    assert any(f"scored on dev ({SIZE} queries here)" in note for note in notes)
 
 
 @pytest.mark.parametrize("title", ["", "Thing of a kind"])
 def test_evaluated_texts_are_not_trained_on(tmp_path: Path, title: str) -> None:
-    """Documents are compared with and without their title."""
-    exam = make_collection("exam")
+    """Documents are compared with and without their title, and queries in any spelling."""
+    exam = make_judged(SIZE, "exam")
     write_beir_folder(tmp_path / "exam", exam)
     path = tmp_path / "exam" / "corpus.jsonl"
     rows = [json.loads(line) | {"title": title} for line in path.read_text().splitlines()]
     write_rows(path, [*rows, {"_id": "bare", "title": "a title without a text"}])
     texts = [*exam.documents, *(f"{title} {text}" for text in exam.documents), *(f"not {n}" for n in range(200))]
     pairs = [{"query": f"how to mend {n}", "document": text} for n, text in enumerate(texts)]
-    pairs.append({"query": exam.queries[7].upper(), "document": "any"})
+    pairs.append({"query": f"query: {exam.queries[7].upper()}?", "document": "any"})
     source = write_rows(tmp_path / "x.jsonl", pairs)
     audit = import_source(source, name="mine", evaluate_on=tmp_path / "exam").found
-    assert (audit.num_kept, audit.counts["evaluated"]) == (200, 2 * SIZE + 1)
+    assert (audit.num_kept, audit.dropped["evaluated"]) == (200, 2 * SIZE + 1)
     assert [dataset.name for dataset in open_suite("mine").datasets] == ["exam"]
     (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
-    with pytest.raises(ValueError, match="no split to evaluate on"):
+    with pytest.raises(ValueError, match="no split 'test' to evaluate on"):
         import_source(source, name="more", evaluate_on=tmp_path / "exam")
 
 
 @pytest.mark.parametrize("name", ["theirs", "quora"])
 def test_unjudged_queries_are_counted_at_import(tmp_path: Path, name: str) -> None:
-    write_beir_folder(tmp_path / name, make_collection(name))
+    write_beir_folder(tmp_path / name, make_judged(SIZE, name))
     expected = score_bm25(str(tmp_path / name))
     with (tmp_path / name / "queries.jsonl").open("a") as file:
         file.writelines(f'{{"_id": "more{n}", "text": "of no split"}}\n' for n in range(60))
     note = "60 queries without a judgement in any split"
-    output = run_command("data", "import", str(tmp_path / name), "--name", "mine")
-    assert note in output and "60 queries, 60 documents" in output
+    corpus = import_source(tmp_path / name, name="mine")
+    assert note in " ".join(corpus.notes)
     for suite in ("mine", str(tmp_path / name)):
         (collection,) = read_collections(open_suite(suite)).values()
         assert note in collection.notes[0]
         assert score_bm25(suite) == expected
-    source = write_rows(tmp_path / "x.jsonl", [{"query": f"ask {n}", "document": f"answer {n}"} for n in range(200)])
-    words = ("data", "import", str(source), "--name", "pairs", "--scale", "smoke")
-    assert note in run_command(*words, "--evaluate-on", str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["mean", "given"])
+def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> None:
+    source = write_rows(tmp_path / "x.jsonl", [{"query": "a", "document": "b"}])
+    write_beir_folder(tmp_path / name, make_judged(3, name))
+    with pytest.raises(ValueError, match="name both a dataset and a mean"):
+        import_source(source, name="mine", evaluate_on=tmp_path / name)
+    assert not list((tmp_path / "home").glob("corpora/*"))

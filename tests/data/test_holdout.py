@@ -4,22 +4,25 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from repro.data.beir import Retrieval, write_beir_folder, write_suite
-from repro.data.filters import find_overlap
+from repro.data.beir import Retrieval
 from repro.data.own import holdout
 from repro.data.own.holdout import (
-    FAMILY,
+    MAX_DRAWN,
     MIN_DOMAIN_PAIRS,
-    extend_to_all_documents,
+    Keys,
+    Split,
+    build_collections,
     get_collection_name,
-    hold_out,
-    training_rows,
+    iter_training_rows,
+    make_split_without_holdout,
+    remove_own_texts,
+    split_pairs,
 )
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
-from repro.data.suites import SuiteRules
-from repro.data.wording import keep_words
+from repro.data.wording import identify_text
 
 
 def store_pairs(tmp_path: Path, rows: Sequence[Row]) -> Pairs:
@@ -28,159 +31,160 @@ def store_pairs(tmp_path: Path, rows: Sequence[Row]) -> Pairs:
     return read_pairs(tmp_path / "pairs.arrow")
 
 
-def make_rows(sizes: dict[str, int]) -> list[Row]:
-    """Return this many rows per domain, with distinct texts."""
+def make_rows(sizes: dict[str, int], num_queries: int = 10**9, num_documents: int = 10**9) -> list[Row]:
+    """Return this many rows per domain. Queries and documents repeat if there are fewer, each time in another form."""
     rows = []
     for domain, size in sizes.items():
         for n in range(size):
-            texts = (f"question {domain} {n}", f"the answer to {domain} is number {n}")
-            rows.append(Row(f"{domain}{n}", *texts, domain, "s", (f"no {n}",)))
+            query = f"{'query: ' * (n % 3 == 0)}question {domain} {n % num_queries}{'?' * (n % 2)}"
+            document = f"the answer to {domain} is {n % num_documents}{'.' * (n % 2)}"
+            negatives = (f"The answer to {domain} is {(n + 1) % min(size, num_documents)}!", f"no {n}")
+            rows.append(Row(f"{domain}{n}", query, document, domain, "s", negatives))
     return rows
 
 
-def list_training_rows(pairs: Pairs, collections: Sequence[Retrieval]) -> tuple[list[Row], set[str], Counter[str]]:
-    """Return the training rows, the normalised held-out documents, and the numbers of dropped rows."""
-    counts: Counter[str] = Counter()
-    rows = list(training_rows(pairs, collections, (), counts))
-    documents = {keep_words(text) for collection in collections for text in collection.documents}
-    return rows, documents, counts
+def divide(pairs: Pairs, domains: Sequence[str] = ()) -> tuple[Split, list[Retrieval], list[Row]]:
+    """Return the split, its collections and the training rows."""
+    keys = Keys.compute(pairs)
+    split = split_pairs(pairs, keys, domains)
+    return (
+        split,
+        build_collections(pairs, keys, split),
+        list(iter_training_rows(pairs, split.train, split.not_negative)),
+    )
 
 
-def make_pairs(tmp_path: Path, sizes: dict[str, int]) -> Pairs:
-    """Return this many pairs per domain, with distinct texts."""
-    return store_pairs(tmp_path, make_rows(sizes))
+def find_answers(collection: Retrieval) -> dict[str, set[str]]:
+    """Return the identities of the relevant documents of each query."""
+    texts = dict(zip(collection.document_ids, map(identify_text, collection.documents), strict=True))
+    queries = zip(map(identify_text, collection.queries), collection.query_ids, strict=True)
+    return {query: {texts[key] for key in collection.judgements[query_id]} for query, query_id in queries}
 
 
-@pytest.mark.parametrize("domains", [(), ("a",)])
-def test_evaluated_texts_are_not_trained_on(tmp_path: Path, domains: tuple[str, ...]) -> None:
-    pairs = make_pairs(tmp_path, {"a": 2 * MIN_DOMAIN_PAIRS, "b": MIN_DOMAIN_PAIRS})
-    collections, counts = hold_out(pairs, domains), Counter()
-    write_pairs(tmp_path / "train.arrow", training_rows(pairs, collections, domains, counts))
+@pytest.mark.parametrize(
+    ("sizes", "num_queries", "num_documents", "domains"),
+    [
+        ({"a": 900, "b": 300}, 10**9, 10**9, ()),
+        ({"a": 900, "b": 300}, 10**9, 10**9, ("b",)),
+        ({"a": 1200}, 400, 10**9, ()),  # several documents per query
+        ({"a": 1200}, 10**9, 400, ()),  # several queries per document
+        ({"a": 1200}, 400, 401, ()),
+        ({f"d{n}": 20 for n in range(40)}, 10**9, 10**9, ()),  # small domains only
+        ({"a": 300, "b": 300, "c": 30}, 10**9, 10**9, ("a", "c")),
+    ],
+)
+def test_split_matches_plain_sets(
+    tmp_path: Path, sizes: dict[str, int], num_queries: int, num_documents: int, domains: tuple[str, ...]
+) -> None:
+    """All documents are searched, all answers are judged, and no evaluated text is trained on in any form."""
+    rows = make_rows(sizes, num_queries, num_documents)
+    pairs = store_pairs(tmp_path, rows)
+    split, collections, trained = divide(pairs, domains)
+    assert [collection.name for collection in collections] == [*(domains or ["all"])]
+    answers: dict[str, set[str]] = {}
+    for row in rows:
+        answers.setdefault(identify_text(row.query), set()).add(identify_text(row.document))
+    every_document = {identify_text(text) for row in rows for text in (row.document, *row.negatives)}
+    asked, relevant = set[str](), set[str]()
     for collection in collections:
-        write_beir_folder(tmp_path / "suite" / collection.name, collection)
-    write_suite(tmp_path / "suite", "mine", [(collection.name, FAMILY) for collection in collections])
-    train = read_pairs(tmp_path / "train.arrow")
-    assert not find_overlap(train, [tmp_path / "suite"])
-    assert len(train) + sum(counts.values()) == len(pairs)
+        found = find_answers(collection)
+        assert found == {query: answers[query] for query in found} and found
+        assert Counter(map(identify_text, collection.documents)) == Counter(every_document)
+        asked |= {*found}
+        relevant = relevant.union(*found.values())
+    trained_texts = {identify_text(text) for row in trained for text in (row.query, row.document)}
+    assert not trained_texts & asked
+    assert split.counts["trained answers"] or not trained_texts & relevant
+    assert not {identify_text(text) for row in trained for text in row.negatives} & (asked | relevant)
+    assert not {row.domain for row in trained} & {*domains}
+    parts = [split.counts[name] for name in ("held out", "set apart", "to train on")]
+    assert sum(parts) == len(pairs) and parts[2] == len(trained)
+    # pairs set apart share no text with the others
+    apart = list(iter_training_rows(pairs, split.set_apart, np.zeros(0, np.uint64)))
+    apart_texts = {identify_text(text) for row in apart for text in (row.query, row.document)}
+    assert not apart_texts & (trained_texts | asked)
+    assert not {identify_text(text) for row in trained for text in row.negatives} & apart_texts
 
 
-def test_evaluated_documents_are_no_negatives(tmp_path: Path) -> None:
-    size = 2 * MIN_DOMAIN_PAIRS
-    texts = [f"the answer to question number {n} of all" for n in range(size)]
-    rows = [Row(f"{n}", f"question {n}", texts[n], "a", "mine", (texts[n - 1], f"no {n}")) for n in range(size)]
-    pairs = store_pairs(tmp_path, rows)
-    trained, documents, counts = list_training_rows(pairs, hold_out(pairs))
-    assert [row.negatives for row in trained] == [
-        tuple(text for text in row.negatives if keep_words(text) not in documents)
-        for row in rows
-        if keep_words(row.document) not in documents
-    ]
-    assert counts["evaluated_negatives"] == sum(len(row.negatives) == 1 for row in trained) > 0
+@pytest.mark.parametrize(("num_queries", "num_documents"), [(10**9, 10**9), (1000, 10**9), (10**9, 1000)])
+def test_tenth_is_held_out(tmp_path: Path, num_queries: int, num_documents: int) -> None:
+    """A tenth of the pairs, whichever text repeats. A twentieth of the others is set apart."""
+    pairs = store_pairs(tmp_path, make_rows({"a": 2000}, num_queries, num_documents))
+    split, _, _ = divide(pairs)
+    assert split.counts["held out"] == pytest.approx(200, rel=0.3)
+    assert split.counts["set apart"] == pytest.approx(90, rel=0.3)
 
 
-def test_named_domains_are_held_out_whole(tmp_path: Path) -> None:
-    pairs = make_pairs(tmp_path, {"a": 30, "b": 300, "c": 30})
-    collections = hold_out(pairs, ["a", "c"])
-    assert [collection.name for collection in collections] == ["a", "c"]
-    assert all(len(collection.documents) == 30 for collection in collections)
-    trained = list(training_rows(pairs, collections, ["a", "c"], Counter()))
-    assert {row.domain for row in trained} == {"b"} and len(trained) == 300
+def test_draw_is_capped_per_domain(tmp_path: Path) -> None:
+    sizes = {"a": 30 * MIN_DOMAIN_PAIRS, "b": 2 * MIN_DOMAIN_PAIRS, "small": MIN_DOMAIN_PAIRS - 1}
+    _, (collection,), _ = divide(store_pairs(tmp_path, make_rows(sizes)))
+    counts = Counter(query.rstrip("?").split()[-2] for query in collection.queries)
+    assert counts["a"] == MAX_DRAWN["document"] and 20 < counts["b"] < 60 and "small" not in counts
 
 
-@pytest.mark.parametrize("domains", [(), ("a", "b")])
-def test_document_of_two_domains_is_one(tmp_path: Path, domains: tuple[str, ...]) -> None:
-    """Every held-out query judges the one copy of its document that is searched."""
-    rows = [
-        Row(f"{domain}{n}", f"question {domain} {n}", f"the answer is number {n}", domain, "s", ())
-        for domain in "ab"
-        for n in range(2 * MIN_DOMAIN_PAIRS)
-    ]
-    pairs = store_pairs(tmp_path, rows)
-    held_out = hold_out(pairs, domains)
-    assert [collection.name for collection in held_out] == ["a", "b"]
-    for searched in extend_to_all_documents(pairs, held_out, as_one=not domains):
-        assert sorted(searched.documents) == sorted({row.document for row in rows})
-        texts = dict(zip(searched.document_ids, searched.documents, strict=True))
-        assert searched.queries
-        for query_id, query in zip(searched.query_ids, searched.queries, strict=True):
-            answers = [texts[document_id] for document_id in searched.judgements[query_id]]
-            assert answers == [f"the answer is number {query.split()[-1]}"]
+def test_choice_does_not_depend_on_order(tmp_path: Path) -> None:
+    rows = make_rows({"a": 900}, 10**9, 700)
+    (first,), (second,) = (divide(store_pairs(tmp_path, rows[::step]))[1] for step in (1, -1))
+    assert find_answers(first) == find_answers(second) and first.judgements == second.judgements
 
 
 def test_sample_of_documents_has_all_domains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hash draws them, because the first ones of a sorted file are of few domains. Relevant documents stay."""
     monkeypatch.setattr(holdout, "MAX_SEARCHED_DOCUMENTS", 500)
-    rows = make_rows(dict.fromkeys("abcde", 300))
-    pairs = store_pairs(tmp_path, rows)
-    held_out = hold_out(pairs)
-    (searched,) = extend_to_all_documents(pairs, held_out, as_one=True)
-    assert len(searched.documents) == 500 == len(set(searched.documents))
-    domains = {row.document: row.domain for row in rows}
-    counts = Counter(domains[document] for document in searched.documents)
-    assert min(counts[domain] for domain in "abcde") > 70
+    _, (searched,), _ = divide(store_pairs(tmp_path, make_rows(dict.fromkeys("abcde", 300))))
+    assert len(searched.documents) == 500
+    counts = Counter(text.split()[3] for text in searched.documents if text.lower().startswith("the"))
+    assert min(counts[domain] for domain in "abcde") > 25
     assert {key for grades in searched.judgements.values() for key in grades} <= set(searched.document_ids)
 
 
-def test_choice_does_not_depend_on_order(tmp_path: Path) -> None:
-    rules = SuiteRules(max_documents=17, max_queries=10)
-    rows = make_rows({"a": 600})
-    first, second = (hold_out(store_pairs(tmp_path, rows[::step]), rules=rules)[0] for step in (1, -1))
-    assert set(first.documents) == set(second.documents) and len(first.documents) == 17
-    assert len(first.queries) == 10
+def test_further_documents_are_searched(tmp_path: Path) -> None:
+    pairs = store_pairs(tmp_path, make_rows({"a": 300}))
+    write_pairs(tmp_path / "more.arrow", [Row("x", "", "no pair", "a", "a"), Row("y", "", "No 7", "a", "a")])
+    keys = Keys.compute(pairs)
+    (collection,) = build_collections(pairs, keys, split_pairs(pairs, keys), read_pairs(tmp_path / "more.arrow"))
+    assert len(collection.documents) == 601 and "no pair" in collection.documents
 
 
-def test_shared_documents_are_held_out_together(tmp_path: Path) -> None:
-    rows = [Row(f"{n}", f"question {n}", f"shared answer {n // 4} of all", "a", "mine") for n in range(1200)]
-    pairs = store_pairs(tmp_path, rows)
-    trained, documents, _ = list_training_rows(pairs, hold_out(pairs))
-    assert documents and documents.isdisjoint(keep_words(row.document) for row in trained)
+def test_many_answers_are_kept(tmp_path: Path) -> None:
+    """If each document answers many queries, their pairs stay, or nothing would be left."""
+    rows = [Row(str(n), f"question {n % 19}", f"answer {n // 19}", "a", "a", (f"answer {n % 16}",)) for n in range(300)]
+    split, (collection,), trained = divide(store_pairs(tmp_path, rows))
+    relevant = set().union(*find_answers(collection).values())
+    num_kept = sum(identify_text(row.document) in relevant for row in trained)
+    assert split.counts["trained answers"] >= num_kept > 0.2 * len(trained)
+    assert not relevant & {identify_text(text) for row in trained for text in row.negatives}
 
 
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ({"a": 10 * MIN_DOMAIN_PAIRS, "b": 5 * MIN_DOMAIN_PAIRS, "small": 20}, {"a": 2000, "b": 1000}),
-        ({f"d{n}": 20 for n in range(30)}, {"all": 600}),
-    ],
-    ids=["large", "small"],
-)
-def test_tenth_of_documents_is_held_out(tmp_path: Path, sizes: dict[str, int], expected: dict[str, int]) -> None:
-    """Per large domain, or of all small domains together."""
-    collections = {collection.name: collection for collection in hold_out(make_pairs(tmp_path, sizes))}
-    assert set(collections) == set(expected)
-    for name, collection in collections.items():
-        assert expected[name] / 15 < len(collection.documents) < expected[name] / 6
+@pytest.mark.parametrize(("num_documents", "num_queries"), [(300, 300), (900, 3)])
+def test_few_documents_are_not_set_apart(tmp_path: Path, num_documents: int, num_queries: int) -> None:
+    """All pairs are trained on if documents are few or if most pairs would be lost."""
+    rows = [Row(str(n), f"about {n % num_queries}", f"thing {n}", "a", "a", ()) for n in range(num_documents)]
+    split = make_split_without_holdout(Keys.compute(store_pairs(tmp_path, rows)))
+    assert len(split.set_apart) == 0 and len(split.train) == num_documents
+
+
+def test_own_text_is_no_hit(tmp_path: Path) -> None:
+    """A query whose text is a document takes its id, unless that document is relevant to it."""
+    texts = [(f"pump{n} leaks{n}", f"pump{n} drips{n}") for n in range(300)]
+    rows = [
+        Row(f"{n}{m}", *pair, "a", "a") for n, (a, b) in enumerate(texts) for m, pair in enumerate(((a, b), (b, a)))
+    ]
+    rows += [Row(f"same {n}", f"same {n}", f"same {n}", "a", "a") for n in range(300)]
+    _, (searched,), _ = divide(store_pairs(tmp_path, rows))
+    collection, quirks = remove_own_texts(searched)
+    assert quirks.removes_self_hits and collection.queries == searched.queries
+    for query_id, query in zip(collection.query_ids, collection.queries, strict=True):
+        assert (query_id in collection.document_ids) != query.startswith("same")
+        assert query_id not in collection.judgements[query_id]
 
 
 def test_impossible_holdouts_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\['z'\].*\['a'\]"):
-        hold_out(make_pairs(tmp_path, {"a": 30}), ["z"])
-    near_duplicates = [Row(f"s{n}", "what", f"{' '.join('abcdefghij')} {n}", "b", "mine") for n in range(300)]
-    rules = SuiteRules(several_answers=True)
-    with pytest.raises(ValueError, match=r"not all of \['a', 'b'\] can be held out .*b"):
-        hold_out(store_pairs(tmp_path, [*make_rows({"a": 30}), *near_duplicates]), ["a", "b"], rules)
-    with pytest.raises(ValueError, match=r"nothing can be held out .*, 1 have a near-duplicate"):
-        hold_out(store_pairs(tmp_path, near_duplicates), ["b"], rules)
-
-
-def test_few_documents_are_named(tmp_path: Path) -> None:
-    labels = [text for text in map("label {}".format, range(40)) if holdout._hash(keep_words(text)) % 10][:4]
-    rows = [Row(f"{n}", f"question {n}", labels[n % 4], "ab"[n % 2], "mine") for n in range(1000)]
-    rows += [Row(f"s{n}", f"ask {n}", f"answer {n}", "small", "mine") for n in range(50)]
-    with pytest.raises(ValueError, match="one document in 10, here none"):
-        hold_out(store_pairs(tmp_path, rows))
-
-
-@pytest.mark.parametrize("has_copies", [False, True])
-def test_holding_out_everything_is_refused(tmp_path: Path, has_copies: bool) -> None:
-    """The error counts pairs of held-out domains, and pairs elsewhere whose text is evaluated."""
-    rows = make_rows({"a": 30, "b": 30})
-    copies = [row._replace(id=f"c{row.id}", domain="c") for row in rows] if has_copies else []
-    pairs = store_pairs(tmp_path, rows + copies)
-    remaining = training_rows(pairs, hold_out(pairs, ["a", "b"]), ["a", "b"], Counter())
-    message = f"{len(pairs)} pairs .60 of .*held out whole{'; 60 with' if has_copies else ''}"
-    with pytest.raises(ValueError, match=message):
-        write_pairs(tmp_path / "train.arrow", remaining)
+    pairs = store_pairs(tmp_path, make_rows({"a": 30, "b": 30}))
+    with pytest.raises(ValueError, match=r"\['z'\].*\['a', 'b'\]"):
+        divide(pairs, ["z"])
+    with pytest.raises(ValueError, match="nothing is left to train on of 60 pairs"):
+        divide(pairs, ["a", "b"])
 
 
 def test_domain_names_become_distinct_folders() -> None:

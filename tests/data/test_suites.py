@@ -1,15 +1,12 @@
 """Evaluation collections: every rule of `repro.data.suites`, compared with manual rows and brute force."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repro.data.beir import Retrieval
 from repro.data.pairs import Row
-from repro.data.suites import SuiteRules, build_collection, count_near_duplicates, has_near_duplicate
+from repro.data.suites import SuiteRules, build_collection, has_near_duplicate
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), min_size=1, max_size=8).map(
     " ".join
@@ -23,12 +20,6 @@ def test_near_duplicates_match_brute_force(documents: list[str], threshold: floa
         any(i != j and len(a & b) / len(a | b) >= threshold for j, b in enumerate(sets)) for i, a in enumerate(sets)
     ]
     assert has_near_duplicate(documents, threshold).tolist() == expected
-    ids = tuple(map(str, range(len(documents))))
-    judgements = {key: {key: 1} for key in ids}
-    collection = Retrieval("c", ids, tuple(documents), ids, ids, judgements)
-    assert count_near_duplicates(collection, threshold) == sum(expected)
-    everything = dict.fromkeys(ids, 1)
-    assert not count_near_duplicates(replace(collection, judgements=dict.fromkeys(ids, everything))), "all are judged"
 
 
 def test_documents_ignore_case_and_punctuation() -> None:
@@ -53,22 +44,6 @@ def test_unclear_queries_are_dropped(texts: list[tuple[str, str]], count: str) -
     assert collection.counts[count] == 2
 
 
-def test_ambiguous_queries_may_be_kept() -> None:
-    rows = make_rows(
-        ("same", "one two three"),
-        ("Same", "four five six"),
-        ("alone", "seven eight nine"),
-        ("copies", "ten eleven twelve"),
-        ("copies", "ten eleven twelve again once"),
-    )
-    collection = build_collection("c", rows, SuiteRules(several_answers=True, near_duplicate=0.6))
-    assert sorted(map(sorted, collection.retrieval.judgements.values())) == [["row-0", "row-1"], ["row-2"]]
-    assert collection.counts["num_near_duplicate"] == 1 and collection.counts["num_ambiguous"] == 0
-    assert len(collection.retrieval.documents) == 5
-    few = build_collection("c", rows[:2], SuiteRules(several_answers=True, max_documents=1))
-    assert [len(grades) for grades in few.retrieval.judgements.values()] == [1], "only searched documents are judged"
-
-
 def test_caps_keep_every_gold() -> None:
     """The choice does not depend on the order of rows."""
     rng = np.random.default_rng(0)
@@ -90,8 +65,6 @@ def test_near_duplicates_are_counted() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             build_collection("c", make_rows(*texts, *extra), SuiteRules())
-    collection = build_collection("c", make_rows(*texts), SuiteRules(near_duplicate=None, max_queries=20))
-    assert len(collection.retrieval.queries) == count_near_duplicates(collection.retrieval) == 20
 
 
 def make_rows(*texts: tuple[str, str]) -> list[Row]:

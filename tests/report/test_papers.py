@@ -302,6 +302,27 @@ def test_interval_is_that_of_queries(summarise: Summarise) -> None:
     assert high - low == pytest.approx(2 * 1.96 * standard_error, rel=0.35)
 
 
+def test_commands_follow_the_winner(summarise: Summarise) -> None:
+    """A trained model is exported. If BM25 or MiniLM wins, no trained model is recommended."""
+    assert "repro export" in summarise(0.7, 0.5, 0.6)[-1]
+    for bm25, minilm, model in ((0.7, 0.6, "bm25"), (0.6, 0.7, "minilm")):
+        lines = summarise(0.5, bm25, minilm)
+        assert "repro export" not in "".join(lines) and f"--model {model}" in lines[-2]
+
+
+def test_language_of_bm25_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Next to its score, with the number of queries without a hit."""
+    runs = [base("smoke", num_steps=12), base("smoke", architecture="bm25")]
+    records = [make_record(run, 0.5) for run in runs]
+    records[1].provenance["suite"]["bm25"] = {
+        "stemmer": "german (Snowball)",
+        "note": "BM25 finds no document for 3 queries",
+    }
+    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
+    lines = format_own_corpus_lines(runs, SIZES)
+    assert any(line.startswith("  BM25 (german)") for line in lines) and any("3 queries" in line for line in lines)
+
+
 def test_hints_follow_loss(summarise: Summarise) -> None:
     """More steps are suggested only while the loss can still fall. There is no hint if the model wins."""
     assert "num_steps" in "".join(summarise(0.5, 0.7, 0.6, loss=1.2))
@@ -311,6 +332,6 @@ def test_hints_follow_loss(summarise: Summarise) -> None:
     overfitted = "".join(summarise(0.5, 0.7, 0.6, loss=1.2, training=training))
     assert "num_steps" not in overfitted and "step 6" in overfitted
     assert "hint" not in "".join(summarise(0.7, 0.5, 0.6, loss=1.2))
-    assert "repro data plan" in learned, "a pretrained start needs another learning rate too"
+    assert "--scale mini" in learned, "a pretrained start needs another learning rate too"
     pretrained = "".join(summarise(0.5, 0.6, 0.7, start="minilm"))
     assert "search with off-the-shelf MiniLM until" in pretrained, "the best reference is recommended"

@@ -8,7 +8,6 @@ import pytest
 from repro.batches.fixed_encoder import ENCODER_PROMPTS
 from repro.batches.negatives import write_given_negatives
 from repro.data.own.imported import import_source
-from repro.data.own.importing import plan_runs
 from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
 from repro.pipeline import prompting
 from repro.pipeline.inputs import Inputs
@@ -128,15 +127,3 @@ def test_run_with_given_negatives_is_trained(run: Run) -> None:
     mined.build(ignore)
     _, other = train_run(mined, progress=ignore)
     assert summary.metrics["train/loss"] > 0 and summary.metrics["train/loss"] != other.metrics["train/loss"]
-
-
-def test_import_with_negatives_trains_on_them(tmp_path: Path) -> None:
-    """If half of the pairs have negatives, the planned runs train on one of each."""
-    for step, is_used in ((2, True), (3, False)):
-        rows = [
-            {"query": f"q {n}", "document": text, **({"neg": ["other"]} if n % step == 0 else {})}
-            for n, text in enumerate(DOCUMENTS)
-        ]
-        imported = import_source(write_rows(tmp_path / f"{step}.jsonl", rows), name=f"mine{step}")
-        for planned in plan_runs(imported.found):
-            assert (planned.get("mined_negatives") == "given") is is_used

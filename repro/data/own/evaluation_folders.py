@@ -1,4 +1,4 @@
-"""Evaluation collections that a user provides: BEIR folders or archives of them.
+"""Evaluation collections that a user provides as BEIR folders.
 
 If a folder has the name of a known collection, its peculiarities (`repro.data.paper.quirks`) apply. Those that decide
 scores are stored with the copy. Collections that are cut from imported pairs have none, whatever their names are.
@@ -6,120 +6,105 @@ scores are stored with the copy. Collections that are cut from imported pairs ha
 
 from __future__ import annotations
 
-import shutil
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from repro.data.beir import (
     Retrieval,
+    SuiteDataset,
     check_groups,
+    describe_skipped_entries,
     find_collections,
     load_known_collection,
     note_unjudged_queries,
     write_beir_folder,
     write_suite,
 )
-from repro.data.folders import ARCHIVES, list_splits, match_ending
+from repro.data.folders import list_splits
 from repro.data.lines import list_json_rows
 from repro.data.paper.quirks import Quirks, find_quirks
-from repro.data.readers import unpack
 
 TEST_SPLITS = ("test", "dev")
-Given = tuple[Retrieval, Quirks]
+Given = tuple[SuiteDataset, Retrieval]
+"""A collection, with its peculiarities in the dataset. The split is applied already."""
 
 
-@contextmanager
-def open_archive(source: Path, target: Path) -> Iterator[Path]:
-    """Yield the path of a file or folder, or of the unpacked folder of an archive. Errors name the archive.
+def read_given(source: Path, split: str = "") -> list[Given]:
+    """Read the collections at or below `source`.
 
-    The archive is unpacked next to `target`. If the process is killed, `repro prune` finds the temporary folder.
-    """
-    ending = match_ending(source, ARCHIVES)
-    if not (source.is_file() and ending):
-        yield source
-        return
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        root = part / source.name[: -len(ending)]
-        unpacked = unpack(source, root)
-        try:
-            yield unpacked
-        except ValueError as error:
-            message = str(error).replace(str(unpacked), str(source)).replace(str(root), str(source))
-            raise ValueError(message) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def find_evaluation_folders(source: Path) -> list[Path]:
-    """Return the BEIR folders at or below `source` if all have a test split and none has a training split."""
-    if not source.is_dir():
-        return []
-    folders = [dataset.path for dataset in find_collections(source)]
-    for folder in folders:
-        splits = list_splits(folder)
-        if "train" in splits or not set(splits) & set(TEST_SPLITS):
-            return []
-    return folders
-
-
-def read_given(source: Path) -> list[Given]:
-    """Read the collections at or below `source`, with their peculiarities. The split is applied already.
+    Args:
+        source: A BEIR folder, or a folder of them.
+        split: Name of the file in qrels/. Default: that of a known collection, test or dev.
 
     Raises:
-        ValueError: if a collection has no test split, or if a name occurs twice or is that of a mean.
+        ValueError: if there are none, if one lacks the split, or if a name occurs twice or is that of a mean.
     """
     datasets = find_collections(source)
+    if not datasets:
+        raise ValueError(
+            f"{source} holds no file of pairs (jsonl, csv, tsv, parquet) and no BEIR folder (corpus.jsonl)"
+        )
     check_groups([(dataset.name, dataset.family) for dataset in datasets], str(source))
-    return [_read_collection(dataset.name, dataset.path) for dataset in datasets]
+    return [_read_collection(dataset, split) for dataset in datasets]
 
 
-def list_judged_texts(source: Path, given: Sequence[Given]) -> list[Retrieval]:
+def _read_collection(dataset: SuiteDataset, asked_split: str) -> Given:
+    known, splits = find_quirks(dataset.name), list_splits(dataset.path)
+    split = _choose_split(dataset.path, asked_split)
+    if split not in splits:
+        raise ValueError(f"{dataset.path} has no split {split!r} to evaluate on; qrels/ has {splits or 'none'}")
+    retrieval, quirks = load_known_collection(dataset.path, dataset.name, replace(known, split=split))
+    # The note about a known collection is about its usual split.
+    note = quirks.says if split == known.split else ""
+    quirks = note_unjudged_queries(replace(quirks, split=Quirks().split, says=note), retrieval)
+    return dataset._replace(quirks=quirks), replace(retrieval, name=dataset.name)
+
+
+def _choose_split(folder: Path, asked_split: str) -> str:
+    splits = list_splits(folder)
+    candidates = (find_quirks(folder.name).split, *TEST_SPLITS)
+    return asked_split or next((split for split in candidates if split in splits), "test")
+
+
+def describe_given(source: Path, given: Sequence[Given], split: str, *, trains: bool) -> list[str]:
+    """Return lines about the splits that are read and not read, skipped entries, and peculiarities."""
+    lines = describe_skipped_entries(source, find_collections(source), source)
+    for dataset, retrieval in given:
+        chosen = _choose_split(dataset.path, split)
+        used = {chosen, "train"} if trains else {chosen}
+        unread = [f"{name}.tsv" for name in list_splits(dataset.path) if name not in used]
+        if unread or chosen != "test":
+            others = f"; not read: {', '.join(unread)} (--split chooses another)" if unread else ""
+            lines.append(f"{dataset.name} is evaluated on {chosen}.tsv{others}")
+        if dataset.quirks and dataset.quirks.says:
+            lines.append(f"{dataset.name}: {dataset.quirks.describe_quirks(len(retrieval.queries))}")
+    return lines
+
+
+def list_judged_texts(given: Sequence[Given]) -> list[Retrieval]:
     """Return the queries and relevant documents of each collection, which must not be trained on.
 
     Each document occurs with and without its title, since training pairs often omit the title.
     """
-    folders = {dataset.name: dataset.path for dataset in find_collections(source)} if given else {}
-    return [_select_judged_texts(retrieval, folders[retrieval.name]) for retrieval, _ in given]
+    return [_select_judged_texts(retrieval, dataset.path) for dataset, retrieval in given]
 
 
 def _select_judged_texts(retrieval: Retrieval, folder: Path) -> Retrieval:
     relevant = {document for grades in retrieval.judgements.values() for document, grade in grades.items() if grade > 0}
     documents = zip(retrieval.document_ids, retrieval.documents, strict=True)
-    texts = [(document_id, text) for document_id, text in documents if document_id in relevant]
-    known = {document_id for document_id, _ in texts}
+    texts = [text for document_id, text in documents if document_id in relevant]
     for _, row in list_json_rows(folder / "corpus.jsonl"):
-        if str(row["_id"]) in known and row.get("text"):
-            texts.append((str(row["_id"]), row["text"]))
-    return replace(
-        retrieval,
-        document_ids=tuple(document_id for document_id, _ in texts),
-        documents=tuple(text for _, text in texts),
-    )
+        if str(row["_id"]) in relevant and row.get("text"):
+            texts.append(row["text"])
+    return replace(retrieval, document_ids=(), documents=tuple(texts))
 
 
-def write_given(folder: Path, suite: str, given: Sequence[Given], source: Path) -> None:
-    """Write the collections of `source` as a suite. suite.json has the peculiarities that are not defaults."""
-    for retrieval, _ in given:
-        write_beir_folder(folder / retrieval.name, retrieval)
-    datasets = find_collections(source)
+def write_given(folder: Path, suite: str, given: Sequence[Given]) -> None:
+    """Write the collections as a suite. suite.json has the peculiarities, so that none apply because of names."""
+    for dataset, retrieval in given:
+        write_beir_folder(folder / dataset.name, retrieval)
+    datasets = [dataset for dataset, _ in given]
     names = [(dataset.name, dataset.family) for dataset in datasets]
-    parts = {dataset.name: dataset.part_of for dataset in datasets}
-    has_quirks = any(quirks.changed() for _, quirks in given)
-    quirks_by_name = {retrieval.name: quirks for retrieval, quirks in given} if has_quirks else None
-    write_suite(folder, suite, names, quirks_by_name, parts)
-
-
-def _read_collection(name: str, folder: Path) -> Given:
-    known_quirks, splits = find_quirks(name), list_splits(folder)
-    split = next((split for split in (known_quirks.split, *TEST_SPLITS) if split in splits), None)
-    if split is None:
-        raise ValueError(f"{folder} has no split to evaluate on; one of {list(TEST_SPLITS)} is needed in qrels/")
-    retrieval, quirks = load_known_collection(folder, name, replace(known_quirks, split=split))
-    # The note about a known collection is about its usual split.
-    note = quirks.says if split == known_quirks.split else ""
-    quirks = note_unjudged_queries(replace(quirks, split=Quirks().split, says=note), retrieval)
-    return replace(retrieval, name=name), quirks
+    quirks = {dataset.name: dataset.quirks or Quirks() for dataset in datasets}
+    write_suite(folder, suite, names, quirks, {dataset.name: dataset.part_of for dataset in datasets})

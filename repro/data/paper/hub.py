@@ -288,9 +288,6 @@ def load_source(name: str) -> Iterator[Row]:
     number = 0
     for path in sorted(list_pair_files(folder)):
         for pair in read_foreign_rows(path, Columns(source.columns)):
-            # otherwise a malformed row would become a training pair of "[empty]"
-            if pair.flaw:
-                raise ValueError(f"{pair.location}: {pair.flaw}")
             if pair.is_further:
                 continue
             domain = pair.domain if "domain" in source.columns else _get_domain(name, path)
