@@ -17,6 +17,7 @@ SCORE: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100
 SCORE_LINES = SCORE | {"kind": "lines", "x_is_log": True}
 BY_PART: dict[str, Any] = SCORE | {"x": "part1", "y": "value"}
 """The axes of a figure that shows the score of each part of its `points`."""
+DIFFERENCE = "difference in NDCG@10 (points)"
 MEAN_OF_SEEDS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
 
 

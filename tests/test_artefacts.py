@@ -31,7 +31,7 @@ numbers are in tests/test_printed.py.
 G and GF are tables and figures of GTE, M are figures of MRL. Both are companion papers.
 """
 # Prefixes of the ids of our own claims.
-OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P", "PB", "SS", "FP", "UB", "CC", "GM")
+OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P", "PB", "SS", "FP", "UB", "CC", "GM", "PO")
 
 EXPERIMENTS = [pytest.param(experiment, id=experiment.artefact_names[0]) for experiment in experiments()]
 

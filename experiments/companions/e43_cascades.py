@@ -20,20 +20,17 @@ def runs(scale: str) -> tuple[Run, ...]:
 ALONE, IN_CASCADE = ("o-", "#b5a000", "one width"), ("s-", "#21918c", "cascade up to a width")
 
 
-def draw_cascades(frame: Any, axes: Any, size: str = DIMENSIONS, score: str = "value", alone: str = "width") -> None:
-    """Draw a dot for each width alone and for the cascade that ends at it, at its mean width.
-
-    `size` and `score` are the columns of the axes. The names of single widths begin with `alone`.
-    """
-    means = frame.groupby("part1")[[size, score]].mean().reset_index()
-    for kind, (style, colour, label) in {alone: ALONE, "cascade": IN_CASCADE}.items():
-        rows = means[means["part1"].str.startswith(kind)].sort_values(size)
-        axes.plot(rows[size], rows[score], style, color=colour, label=label, markersize=5)
+def draw_cascades(frame: Any, axes: Any) -> None:
+    """Draw a dot for each width alone and for the cascade that ends at it, at its mean width."""
+    means = frame.groupby("part1")[[DIMENSIONS, "value"]].mean().reset_index()
+    for kind, (style, colour, label) in {"width": ALONE, "cascade": IN_CASCADE}.items():
+        rows = means[means["part1"].str.startswith(kind)].sort_values(DIMENSIONS)
+        axes.plot(rows[DIMENSIONS], rows["value"], style, color=colour, label=label, markersize=5)
         for _, row in rows.iterrows():
             width = row["part1"].removeprefix(kind)
             annotation = {"xytext": (0, 6 if kind == "cascade" else -12), "textcoords": "offset points", "size": 7}
-            axes.annotate(width, (row[size], row[score]), ha="center", **annotation)
-    ticks = sorted(means[size][means["part1"].str.startswith(alone)])
+            axes.annotate(width, (row[DIMENSIONS], row["value"]), ha="center", **annotation)
+    ticks = sorted(means[DIMENSIONS][means["part1"].str.startswith("width")])
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
     axes.minorticks_off()

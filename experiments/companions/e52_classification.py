@@ -7,7 +7,6 @@ queries are classified by the nearest mean of documents (`mrl_figure6`).
 from typing import Any
 
 from experiments.companions.e31_prefixes import ALL, JUDGED, NESTED, SEPARATE, WIDTHS, plain
-from experiments.companions.e43_cascades import draw_cascades
 from experiments.shared import BEYOND_CHANCE
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
@@ -50,34 +49,6 @@ FIGURE = Figure(
         Row(label="trained alone, linear", runs=pick(**ALONE), context="linear*"),
         Row(label="trained alone, nearest", runs=pick(**ALONE), context="nearest*"),
     ),
-)
-SCORE = "{suite}+{part1}/mean/accuracy"
-
-
-def draw(frame: Any, axes: Any) -> None:
-    """Draw each linear head alone, and the cascade of linear heads that ends at its width."""
-    draw_cascades(frame, axes, size="value", score=SCORE, alone="linear")
-
-
-CASCADES = Figure(
-    name="classification_by_width_cascades",
-    title="Classification accuracy against mean width: one head, and cascades of heads",
-    caption=(
-        f"{TASK} Accuracy of the linear heads of the nested model against the dimensions that a document needs on "
-        "average, mean over seeds. A cascade continues with the next width if the head is uncertain. Its thresholds "
-        "are chosen on another quarter of the documents. The paper uses ImageNet-1K and an image model with 2048 "
-        "dimensions."
-    ),
-    kind="own",
-    points="{suite}+*/mean/dimensions",
-    parts=("route",),
-    x="value",
-    y=SCORE,
-    x_label="mean dimensions per document",
-    y_label=ACCURACY,
-    factor=100,
-    series=(Row(label="nested", runs=pick(**PROBED)),),
-    draw=draw,
 )
 
 
@@ -149,7 +120,7 @@ EXPERIMENT = Experiment(
     number=52,
     title="Classification by width",
     runs=runs,
-    artefacts=(FIGURE, CASCADES),
+    artefacts=(FIGURE,),
     claims=CLAIMS,
     paper="MRL",
     scales=tuple(SEEDS),

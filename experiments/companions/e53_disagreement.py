@@ -6,7 +6,7 @@ from typing import Any
 from experiments.companions.e31_prefixes import ALL, NESTED, WIDTHS, plain
 from experiments.companions.e52_classification import SEEDS
 from experiments.shared import BEYOND_CHANCE
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, grid, pick, term
+from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
 DISAGREEMENT = NESTED | {"measure": "disagreement"}
 NARROWEST, WHOLE = WIDTHS["desk"][0], WIDTHS["desk"][-1]
@@ -59,25 +59,6 @@ FIGURE = Figure(
     series=(Row(label="nested", runs=pick(**DISAGREEMENT)),),
     draw=draw_outcomes,
 )
-TABLE = Table(
-    name="mrl_figure9_numbers",
-    caption=(
-        "What queries find first at each width, in % of the queries. 'regained' counts documents that are relevant at "
-        "this width, but not first with the whole vector."
-    ),
-    columns=tuple(
-        Column(label=name, value=f"{{suite}}+{{part}}/mean/{name}", factor=100) for name in (*OUTCOMES, "regained")
-    ),
-    rows=tuple(
-        Row(
-            label=f"{width} dimensions",
-            runs=pick(**DISAGREEMENT),
-            part=f"width{width}",
-            scales=tuple(scale for scale in SEEDS if width in WIDTHS[scale]),
-        )
-        for width in WIDTHS["desk"]
-    ),
-)
 
 
 def share(outcome: str, width: int) -> Term:
@@ -120,7 +101,7 @@ EXPERIMENT = Experiment(
     number=53,
     title="Disagreement across dimensions",
     runs=runs,
-    artefacts=(FIGURE, TABLE),
+    artefacts=(FIGURE,),
     claims=CLAIMS,
     paper="MRL",
     scales=tuple(SEEDS),

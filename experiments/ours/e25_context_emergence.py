@@ -3,23 +3,20 @@
 Uses real text and is not in the paper. It compares three models with the same budget: the biencoder, the paper's
 architecture, and that architecture with our extension. The extension gives the second stage what its attention would
 have to discover: it weights each word in the mean over tokens by the share of context documents that contain it
-(`FrequencyWeights` in `repro/model/modeling_cde.py`).
+(`repro.model.frequency`).
 """
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from experiments import fresh
-from experiments.e01_table1 import BATCHES, BOTH, FAMILIES, FAMILY_COLUMNS, OWN_SCALES, get_contextual_sizes, seeds_at
+from experiments.e01_table1 import BATCHES, BOTH, FAMILY_COLUMNS, OWN_SCALES, get_contextual_sizes, seeds_at
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BEYOND_CHANCE,
-    BY_PART,
+    MEAN_OF_SEEDS,
     NDCG,
-    SCORE,
-    SEEDS_AND_MEAN,
+    SCORE_LINES,
     WHAT_A_READER_NOTICES,
-    draw_mean,
     get_budget,
     get_size_at,
 )
@@ -61,136 +58,32 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 SERIES = {"with word frequencies": OURS, "paper's architecture": PAPERS}
 CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
-COLOURS = {"with word frequencies": "#440154", "paper's architecture": "#21918c"}
-MARKERS = {"wrong": "o", "null": "^"}
-DIFFERENCE_LABELS = {"wrong": "in-corpus − out-of-corpus", "null": "in-corpus − no context"}
-DIFFERENCE = "difference in NDCG@10 (points)"
 
 
-def list_context_rows(**budget: ByScale) -> tuple[Row, ...]:
-    """Return a series for each contextual model and context, for all numbers of steps or for one budget."""
+def list_context_rows() -> tuple[Row, ...]:
+    """Return a series for each contextual model and context."""
     return tuple(
-        Row(label=f"{label}, {context_label}", runs=pick(**row, **budget), context=context)
+        Row(label=f"{label}, {context_label}", runs=pick(**row), context=context)
         for label, row in SERIES.items()
         for context, context_label in CONTEXT_LABELS.items()
     )
-
-
-def draw_worth(frame: Any, axes: Any) -> str:
-    """Draw the gain of in-corpus over out-of-corpus and null context, by family, after most steps.
-
-    One mark per seed.
-    """
-    differences = {
-        f"{model}: {DIFFERENCE_LABELS[context]}": (
-            *(f"{model}, {CONTEXT_LABELS[kind]}" for kind in ("own", context)),
-            COLOURS[model],
-            MARKERS[context],
-        )
-        for context in MARKERS
-        for model in SERIES
-    }
-    return draw_differences_by_family(frame, axes, differences)
-
-
-def draw_differences_by_family(frame: Any, axes: Any, differences: Mapping[str, tuple[str, ...]]) -> str:
-    """Draw differences between series by family. Each has a label, its two series, a colour and a marker."""
-    families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
-    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    for index, (label, (first, second, colour, marker)) in enumerate(differences.items()):
-        if first not in scores or second not in scores:
-            continue
-        gains = (scores[first] - scores[second]).dropna()
-        for position, family in enumerate(families):
-            values = gains.get(family, gains[:0])
-            x = position + 0.18 * (index - (len(differences) - 1) / 2)
-            style = {"color": colour, "marker": marker}
-            legend_label = f"{label} (n = {len(values)})" if position == 0 else None
-            axes.plot([x] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=legend_label, **style)
-            draw_mean(axes, x + 0.06, values, colour)
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_xticks(range(len(families)), families)
-    axes.set_ylabel(DIFFERENCE)
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return SEEDS_AND_MEAN
-
-
-def draw_steps(frame: Any, axes: Any) -> str:
-    """Draw a line per model and context over training steps, and a mark per seed.
-
-    Colours are models, lines and marks contexts.
-    """
-    lines = [("biencoder", "#b5a000", "-", "D")]
-    styles = tuple(zip(CONTEXT_LABELS.values(), ("-", "--", ":"), ("o", "s", "^"), strict=True))
-    lines += [
-        (f"{model}, {context}", COLOURS[model], line_style, marker)
-        for model in SERIES
-        for context, line_style, marker in styles
-    ]
-    for name, colour, line_style, marker in lines:
-        rows = frame[frame["series"] == name]
-        if rows.empty:
-            continue
-        scores = rows.groupby("num_steps")[NDCG]
-        label = f"{name} ({format_counts(scores.count())})"
-        axes.plot(scores.mean(), line_style, marker=marker, color=colour, linewidth=1.8, label=label)
-        axes.plot(rows["num_steps"], rows[NDCG], marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
-    return finish_step_axes(frame, axes)
-
-
-def format_counts(counts: Iterable[int]) -> str:
-    """Return the numbers of seeds of a line's marks, for example "n = 2 to 3"."""
-    counts = list(counts)
-    low, high = min(counts), max(counts)
-    return f"n = {low}" if low == high else f"n = {low} to {high}"
-
-
-def finish_step_axes(frame: Any, axes: Any) -> str:
-    """Draw the axis of training steps and the legend. Return the note below the picture."""
-    steps = sorted(set(frame["num_steps"]))
-    axes.set_xscale("log")
-    axes.set_xticks(steps, [f"{step:g}" for step in steps])
-    axes.minorticks_off()
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return "large mark: mean over n seeds; small and faint: one seed"
 
 
 START, END = ({"num_steps": get_size_at(STEPS, index)} for index in (0, -1))
 LONG = {"num_steps": get_size_at(LONGER, -1)}
 FIGURE = Figure(
     name="context_emergence",
-    title="Gain from in-corpus context, by family",
-    caption=(
-        "NDCG@10 of in-corpus context on held-out collections of real text, minus that of out-of-corpus context (dots)"
-        " and minus that of no context (triangles). A mark is a seed, a dash with whiskers the mean over n seeds with its "
-        "95 % interval. All models are "
-        "compared at the largest number of training steps that they share. Word frequencies as an input are our "
-        "extension."
-    ),
-    kind="own",
-    points="{suite}/{family}/ndcg_at_10",
-    hue="num_steps",
-    x_label="family of collections",
-    series=list_context_rows(**END),
-    draw=draw_worth,
-    **BY_PART,
-)
-
-CURVE = Figure(
-    name="context_emergence_steps",
     title="Score by training steps, with in-corpus, out-of-corpus and no context",
     caption=(
         "NDCG@10 on held-out collections of real text by training steps, for models of equal budget: a biencoder, the "
         "paper's architecture, and the same with word frequencies as an input (ours). The last two are shown with "
-        "in-corpus, out-of-corpus and no context. A mark is a seed, a line is the mean over seeds."
+        "in-corpus, out-of-corpus and no context. "
+        f"{MEAN_OF_SEEDS}"
     ),
-    kind="own",
     x="num_steps",
     x_label="training steps",
     series=(Row(label="biencoder", runs=pick(**BATCHES)), *list_context_rows()),
-    draw=draw_steps,
-    **SCORE,
+    **SCORE_LINES,
 )
 
 
@@ -321,5 +214,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=25, title="Use of context by number of steps", runs=runs, artefacts=(FIGURE, CURVE, TABLE), claims=CLAIMS
+    number=25, title="Use of context by number of steps", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS
 )

@@ -9,9 +9,9 @@ from typing import Any
 from experiments import fresh
 from experiments.companions.e31_prefixes import ALL, IN_FULL, SCALES
 from experiments.e01_table1 import get_contextual_sizes
-from experiments.ours.e25_context_emergence import CONTEXT_LABELS, DIFFERENCE, OURS
-from experiments.shared import BELOW_PAPERS_GAINS, BEYOND_CHANCE, BY_PART, NDCG, under
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, grid, pick, term
+from experiments.ours.e25_context_emergence import CONTEXT_LABELS, OURS
+from experiments.shared import BELOW_PAPERS_GAINS, BEYOND_CHANCE, NDCG, under
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 SEEDS = (0, 1, 2)
 NARROW = (16, 32, 64)
@@ -33,57 +33,6 @@ def view(context: str, width: int | str) -> str:
     return "-".join(part for part in ("" if context == "own" else context, narrow) if part) or "own"
 
 
-STYLES = {
-    "wrong": ("o", "-", "#21918c", "in-corpus − out-of-corpus"),
-    "null": ("^", "--", "#440154", "in-corpus − no context"),
-}
-
-
-def draw_worth(frame: Any, axes: Any) -> str:
-    """Draw the gain of in-corpus over out-of-corpus and null context at each width.
-
-    One mark per seed, lines are means.
-    """
-    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    for context, (marker, line_style, colour, label) in STYLES.items():
-        if not {CONTEXT_LABELS["own"], CONTEXT_LABELS[context]} <= set(scores):
-            continue
-        gains = (scores[CONTEXT_LABELS["own"]] - scores[CONTEXT_LABELS[context]]).dropna().reset_index(name="worth")
-        count = gains["seed"].nunique()
-        axes.plot(gains["part1"], gains["worth"], marker, color=colour, alpha=0.5, markersize=4)
-        means = gains.groupby("part1")["worth"].mean()
-        axes.plot(means.index, means, line_style, color=colour, linewidth=2, label=f"{label} (n = {count})")
-    widths = sorted(set(frame["part1"]))
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_ylabel(DIFFERENCE)
-    axes.set_xscale("log")
-    axes.set_xticks(widths, [f"{width:g}" for width in widths])
-    axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return "mark: one seed; line: mean over n seeds"
-
-
-def figure(name: str, title: str, loss_label: str, of: dict[str, Any]) -> Figure:
-    """Return the picture of one loss."""
-    return Figure(
-        name=name,
-        title=title,
-        caption=(
-            f"A nested contextual model with word frequencies, {loss_label}: NDCG@10 with in-corpus context, minus that "
-            "with out-of-corpus context (dots) and minus that without context (triangles), by the number of dimensions "
-            "used in the search. A mark is a seed, a line is the mean over seeds."
-        ),
-        kind="own",
-        points=NDCG,
-        x_label="dimensions used in the search",
-        series=tuple(
-            Row(label=label, runs=pick(**of), context=view(kind, "*")) for kind, label in CONTEXT_LABELS.items()
-        ),
-        draw=draw_worth,
-        **BY_PART,
-    )
-
-
 def at(context: str, width: int | str, of: dict[str, Any]) -> Term:
     """Return NDCG@10 under a context at a width ("" for whole vectors)."""
     name = view(context, width)
@@ -103,7 +52,8 @@ def columns() -> tuple[Column, ...]:
 
 
 TABLE = Table(
-    name="context_by_width_table",
+    name="context_by_width",
+    title="Gain from in-corpus context, by width",
     caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions used in the search.",
     columns=columns(),
     rows=tuple(
@@ -167,16 +117,7 @@ EXPERIMENT = Experiment(
     number=35,
     title="Gain from in-corpus context by width",
     runs=runs,
-    artefacts=(
-        figure("context_by_width", "Gain from in-corpus context, by width", "with InfoNCE", PLAIN),
-        figure(
-            "context_by_width_icl",
-            "Gain from in-corpus context, by width (improved loss)",
-            "with GTE's improved loss",
-            IMPROVED,
-        ),
-        TABLE,
-    ),
+    artefacts=(TABLE,),
     claims=CLAIMS,
     paper="MRL",
 )

@@ -26,12 +26,11 @@ ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return biencoders on both texts, with batches of a source or of clusters, with and without the filter."""
-    run_scale = scale if scale in SCALES else "lab"
-    fixed: dict[str, Any] = {"suite": SUITES[run_scale], "num_pairs": None}
+    fixed: dict[str, Any] = {"suite": SUITES[scale], "num_pairs": None}
     all_runs = (
-        base(run_scale, **batches | get_sizes(batches, run_scale) | fixed, corpus=TEXTS[text][run_scale], seed=seed)
+        base(scale, **batches | get_sizes(batches, scale) | fixed, corpus=TEXTS[text][scale], seed=seed)
         for text, _, batches in ROWS
-        for seed in SEEDS[run_scale]
+        for seed in SEEDS[scale]
     )
     return tuple(dict.fromkeys(all_runs))
 
@@ -54,4 +53,6 @@ TABLE = Table(
     ),
 )
 
-EXPERIMENT = Experiment(number=45, title="Contextual batches on views of a text", runs=runs, artefacts=(TABLE,))
+EXPERIMENT = Experiment(
+    number=45, title="Contextual batches on views of a text", runs=runs, artefacts=(TABLE,), scales=SCALES
+)

@@ -22,11 +22,12 @@ from experiments.e01_table1 import (
     SEEDS,
     get_sizes,
 )
-from experiments.ours.e25_context_emergence import CONTEXT_LABELS, DIFFERENCE
+from experiments.ours.e25_context_emergence import CONTEXT_LABELS
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BELOW_SMALLEST_GAIN,
     BEYOND_CHANCE,
+    DIFFERENCE,
     HALF_A_POINT,
     NDCG,
     SCORE,

@@ -19,11 +19,10 @@ from experiments.e01_table1 import (
     NEITHER_DOMAIN,
     WHITENED,
     WHITENED_SEEDS,
-    WITH_MINI,
     get_sizes,
 )
 from experiments.shared import BELOW_PAPERS_GAINS, BEYOND_CHANCE
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 SCALES = ("smoke", *WHITENED_SEEDS)
 SEEDS = {"smoke": (0,)} | WHITENED_SEEDS
@@ -43,14 +42,13 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     The contextual model's scores under its contexts, and BM25's, are those of Table 1.
     """
-    run_scale = scale if scale in SCALES else "lab"
-    whitened = [BIENCODER, CONTEXTUAL, *(OTHER_BATCHES.values() if run_scale in MINI else ())]
+    whitened = [BIENCODER, CONTEXTUAL, *(OTHER_BATCHES.values() if scale in MINI else ())]
     trained = (
-        base(run_scale, **row | get_sizes(row, run_scale), seed=seed)
+        base(scale, **row | get_sizes(row, scale), seed=seed)
         for row in (*(row | IN_FULL for row in whitened), ARCHITECTURE_DOMAIN)
-        for seed in SEEDS[run_scale]
+        for seed in SEEDS[scale]
     )
-    return (base(run_scale, **BM25), base(run_scale, **MINILM, **IN_FULL), *trained)
+    return (base(scale, **BM25), base(scale, **MINILM, **IN_FULL), *trained)
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -58,58 +56,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "biencoder": BIENCODER,
     "contextual, in-corpus": CONTEXTUAL,
 }
-SOURCES = {"": "searched corpus", "-wrong": "another corpus", "-random": "training text"}
-COUNTS = {"16": 0, "64": 1, "256": 2, "": 3}
-STYLES = {"": "-", "-wrong": "--", "-random": ":"}
-COLOURS = {"off-the-shelf MiniLM": "#440154", "biencoder": "#21918c", "contextual, in-corpus": "#b5a000"}
-
-
-def draw_gains(frame: Any, axes: Any) -> None:
-    """Draw a line for each model and source over the number of documents, mean over seeds.
-
-    The legend has one entry per model (its colour) and one per source (its line style).
-    """
-    num_seeds: dict[str, int] = {}
-    for model, colour in COLOURS.items():
-        model_rows = frame[frame["series"] == model]
-        for source in SOURCES:
-            values = {
-                position: model_rows[model_rows["part1"] == f"whitened{source}{count}"]["value"]
-                for count, position in COUNTS.items()
-            }
-            means = {position: column.mean() for position, column in values.items() if len(column)}
-            if means:
-                num_seeds[model] = len(values[max(means)])
-                axes.plot(list(means), list(means.values()), STYLES[source], marker="o", color=colour)
-    for model, num in num_seeds.items():
-        axes.plot([], [], marker="o", color=COLOURS[model], label=f"{model} (n = {num})")
-    for source, label in SOURCES.items():
-        axes.plot([], [], STYLES[source], color="grey", label=f"by {label}")
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_xticks(list(COUNTS.values()), [count or "all" for count in COUNTS])
-    axes.legend(frameon=False, fontsize="x-small", ncols=2, loc="lower left", bbox_to_anchor=(0.0, 1.0))
-
-
-FIGURE = Figure(
-    name="whitening",
-    title="What whitening by a corpus adds",
-    caption=(
-        "NDCG@10 of whitened vectors minus that of unchanged vectors, mean over datasets and seeds. Mean and "
-        "covariance are estimated on documents of the searched corpus, of another corpus, or of the training text. The"
-        " shrinkage is chosen on validation domains for each number of documents."
-    ),
-    kind="own",
-    points="adaptation/*/gain/difference",
-    parts=("vectors",),
-    x="part1",
-    y="value",
-    x_label="documents for the moments",
-    y_label="gain in NDCG@10 (points)",
-    factor=100,
-    series=tuple(Row(label=label, runs=pick(**row)) for label, row in MODELS.items()),
-    draw=draw_gains,
-)
-
 VIEWS = {
     "unchanged": "",
     "searched corpus": "+whitened",
@@ -125,7 +71,8 @@ VIEWS = {
 }
 MEAN_NDCG = "mean/ndcg_at_10"
 TABLE = Table(
-    name="whitening_table",
+    name="whitening",
+    title="What whitening by a corpus adds",
     caption=(
         "NDCG@10 of vectors adapted to the searched corpus without training. Vectors are whitened by all documents of "
         "the searched corpus, by another corpus, by as many training documents, or by 16, 64 or 256 documents of the "
@@ -226,7 +173,7 @@ EXPERIMENT = Experiment(
     number=48,
     title="Gain from the mean and covariance of a corpus",
     runs=runs,
-    artefacts=(FIGURE, TABLE),
+    artefacts=(TABLE,),
     claims=CLAIMS,
-    scales=WITH_MINI,
+    scales=SCALES,
 )

@@ -9,23 +9,20 @@ from typing import Any
 from experiments.e01_table1 import (
     BLIND_DOMAIN,
     DOMAIN_WITH_CONTEXT,
+    FAMILIES,
     FAMILY_COLUMNS,
     NEITHER_DOMAIN,
     PLAIN_BATCH,
 )
 from experiments.fresh import NDCG_OF_BLIND, blind
-from experiments.ours.e25_context_emergence import (
-    DIFFERENCE,
-    draw_differences_by_family,
-    finish_step_axes,
-    format_counts,
-)
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BY_PART,
+    DIFFERENCE,
     HALF_A_POINT,
     NDCG,
     SCORE,
+    SEEDS_AND_MEAN,
     WHAT_A_READER_NOTICES,
     draw_mean,
     get_budget,
@@ -93,7 +90,8 @@ def draw_differences(frame: Any, axes: Any) -> str:
             continue
         gains = (scores[first] - scores[second]).dropna()
         by_steps = gains.groupby("num_steps")
-        legend_label = f"{label} ({format_counts(by_steps.count())})"
+        counts = by_steps.count()
+        legend_label = f"{label} (n = {counts.min()} to {counts.max()})"
         axes.plot(by_steps.mean(), marker=marker, color=colour, linewidth=1.8, label=legend_label)
         steps = gains.index.get_level_values("num_steps")
         axes.plot(steps, gains, marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
@@ -101,7 +99,13 @@ def draw_differences(frame: Any, axes: Any) -> str:
             draw_mean(axes, step, values, colour)
     axes.axhline(0, color="grey", linewidth=0.8)
     axes.set_ylabel(DIFFERENCE)
-    return finish_step_axes(frame, axes)
+    steps = sorted(set(frame["num_steps"]))
+    axes.set_xscale("log")
+    axes.set_xticks(steps, [f"{step:g}" for step in steps])
+    axes.minorticks_off()
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return "large mark: mean over n seeds; small and faint: one seed"
 
 
 FIGURE = Figure(
@@ -124,7 +128,24 @@ FIGURE = Figure(
 
 def draw_by_family(frame: Any, axes: Any) -> str:
     """Draw each difference by family of collections: a mark per seed, and the mean with its interval."""
-    return draw_differences_by_family(frame, axes, DIFFERENCES)
+    families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
+    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
+    for index, (label, (first, second, colour, marker)) in enumerate(DIFFERENCES.items()):
+        if first not in scores or second not in scores:
+            continue
+        gains = (scores[first] - scores[second]).dropna()
+        for position, family in enumerate(families):
+            values = gains.get(family, gains[:0])
+            x = position + 0.18 * (index - (len(DIFFERENCES) - 1) / 2)
+            style = {"color": colour, "marker": marker}
+            legend_label = f"{label} (n = {len(values)})" if position == 0 else None
+            axes.plot([x] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=legend_label, **style)
+            draw_mean(axes, x + 0.06, values, colour)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(families)), families)
+    axes.set_ylabel(DIFFERENCE)
+    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return SEEDS_AND_MEAN
 
 
 START, END, LATER = ({"num_steps": get_size_at(STEPS, index)} for index in (0, 1, 2))

@@ -9,7 +9,6 @@ from typing import Any
 from experiments.e04_batch_by_cluster import (
     BIENCODER,
     BY_BATCH_AND_CLUSTER,
-    BY_CLUSTER,
     CELLS_NOTE,
     CONTEXTUAL,
     FILTERED,
@@ -22,7 +21,7 @@ from experiments.e04_batch_by_cluster import (
     list_pairs,
 )
 from experiments.fresh import MET_BY_BLIND
-from experiments.shared import BELOW_PAPERS_GAINS, MEAN_OF_SEEDS, get_size_at
+from experiments.shared import BELOW_PAPERS_GAINS, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, pick
 
 BATCH_SIZES: dict[str, tuple[int, ...]] = {"smoke": (8, 16), "mini": (128, 512)}
@@ -61,14 +60,6 @@ HEATMAP = Figure(
 )
 SMALL_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCH_SIZES, 0)}
 LARGE_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCH_SIZES, -1)}
-LINES_BY_CLUSTER = Figure(
-    name="grid_at_mini_clusters",
-    title="Score by cluster size, from MiniLM",
-    caption=(f"NDCG@10 by cluster size at the smallest batch size, for models that start from MiniLM. {MEAN_OF_SEEDS}"),
-    series=tuple(Row(label=label, runs=pick(**row | SMALL_BATCH)) for label, row in LINES),
-    **BY_CLUSTER,
-)
-
 COMMON: dict[str, Any] = {"stated": "2026-11-26", "scales": ("mini",), "seeds": SEEDS["mini"]}
 COMMON_OF_DIFFERENCES = COMMON | BELOW_PAPERS_GAINS
 ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCH_SIZES)}
@@ -134,7 +125,7 @@ EXPERIMENT = Experiment(
     number=59,
     title="Batch size, cluster size and the filter, from MiniLM",
     runs=runs,
-    artefacts=(HEATMAP, LINES_BY_CLUSTER),
+    artefacts=(HEATMAP,),
     claims=CLAIMS,
     scales=tuple(SEEDS),
 )
