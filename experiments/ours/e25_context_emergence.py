@@ -3,7 +3,7 @@
 Uses real text and is not in the paper. It compares three models with the same budget: the biencoder, the paper's
 architecture, and that architecture with our extension. The extension gives the second stage what its attention would
 have to discover: it weights each word in the mean over tokens by the share of context documents that contain it
-(`repro.model.frequency`).
+(`FrequencyWeights` in `repro/model/modeling_cde.py`).
 """
 
 from typing import Any
