@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -253,27 +253,9 @@ def _list_recorded_runs(prefix: str) -> IdentifiedRuns:
 
 def _list_launched_runs(prefix: str) -> IdentifiedRuns:
     for path in sorted(get_sweeps_folder().glob("*/submissions/*.json")):
-        with _skip_invalid(path):
-            for identifier, values in _require_object(json_object(path).get("runs", {}), "its runs").items():
-                if identifier.startswith(prefix):
-                    with _skip_invalid(path):
-                        yield identifier, run_from_record(_require_object(values, f"run {identifier}"), identifier)
-
-
-@contextmanager
-def _skip_invalid(path: Path) -> Iterator[None]:
-    """Print a ValueError and continue, because the run may also be found elsewhere."""
-    try:
-        yield
-    except ValueError as error:
-        print(f"skipped: {path}: {error}", file=sys.stderr)
-
-
-def _require_object(value: Any, name: str) -> Mapping[str, Any]:
-    """Return a value that must be a JSON object. Raises ValueError otherwise."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{name} should be an object, found {shorten(value)}: move the file away")
-    return value
+        for identifier, values in json_object(path).get("runs", {}).items():
+            if identifier.startswith(prefix):
+                yield identifier, run_from_record(values, identifier)
 
 
 def _list_planned_runs(prefix: str) -> IdentifiedRuns:

@@ -163,19 +163,13 @@ def test_stray_files_break_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_run_by_id(run_id(RECORDED)) == RECORDED
 
 
-def write_submission(content: str) -> Path:
-    """Write a file of a submission, and return its path."""
-    path = get_sweeps_folder() / "any" / "submissions" / "1.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(content)
-    return path
-
-
 def test_runs_are_found_everywhere() -> None:
     """Ids are looked up in records, submissions, imported corpora and experiments."""
     declared = find_experiment("table1").runs("smoke")[0]
     write_record(get_local_records(), RECORDED, metrics={"m": 1.0}, arrays={}, provenance={})
-    write_submission(json.dumps({"runs": {run_id(LAUNCHED): asdict(LAUNCHED)}}))
+    submission = get_sweeps_folder() / "any" / "submissions" / "1.json"
+    submission.parent.mkdir(parents=True)
+    submission.write_text(json.dumps({"runs": {run_id(LAUNCHED): asdict(LAUNCHED)}}))
     (get_corpora_folder() / "mine").mkdir(parents=True)
     (get_corpora_folder() / "mine" / "mine-smoke.json").write_text(PLAN)
     for run in (RECORDED, LAUNCHED, PLANNED, declared):
@@ -183,19 +177,6 @@ def test_runs_are_found_everywhere() -> None:
     for word, message in (("fffffffffff0", "run 'fffffffffff0': no run has this id"), ("", "it begins the ids of")):
         with pytest.raises(ValueError, match=message):
             find_run_by_id(word)
-
-
-@pytest.mark.parametrize("text", ["3", "[]", '{"runs": 3}', '{"runs": [1]}', '{"runs": {"ID": 3}}', "{",
-                                  '{"runs": {"ID": {"scale": "smoke", "activation": null}}}'])  # fmt: skip
-def test_odd_submissions_break_no_lookup(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Submissions of other versions are named, also if they contain an id that is looked up."""
-    declared = find_experiment("table1").runs("smoke")[0]
-    path = write_submission(text.replace("ID", run_id(declared)))
-    assert find_run_by_id(run_id(declared)) == declared
-    same_prefix = f"{run_id(LAUNCHED)[:11]}x"
-    path.with_name("2.json").write_text(json.dumps({"runs": {same_prefix: 3, run_id(LAUNCHED): asdict(LAUNCHED)}}))
-    assert find_run_by_id(run_id(LAUNCHED)[:11]) == LAUNCHED
-    assert f"skipped: {path}" in capsys.readouterr().err
 
 
 def test_file_shows_its_runs(tmp_path: Path) -> None:
