@@ -95,7 +95,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
         claims = headline["claims"]
         verdicts = [_format_first_verdict([by_id[claim] for claim in claims if claim in by_id]) for by_id in by_scale]
         rows.append((headline["statement"], ", ".join(claims), headline["paper"] or ABSENT, *verdicts))
-    header = ("", "claim", "paper", *(f"at `{scale}`" for scale in judged))
+    header = ("", "claim", "paper", *(f"at {scale}" for scale in judged))
     title = "Differences in points of NDCG@10, with 95 % intervals. (ours): no claim of the paper"
     return View(title, header, tuple(rows), align="l" * len(header))
 

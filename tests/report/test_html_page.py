@@ -196,7 +196,7 @@ def test_page_opens_like_front_page(report: Report) -> None:
     for sentence in (introduction, *sentences):
         assert str(render_inline_markdown(sentence)) in first and sentence in readme
     assert str(embed_picture(FRONT, "x")).split('src="')[1] in first
-    assert "at `mini`" in first and "at `desk`" in first
+    assert "at mini" in first and "at desk" in first
 
 
 def test_inline_markup_is_escaped() -> None:

@@ -310,7 +310,7 @@ def test_sentences_have_numbers_per_scale() -> None:
     others = [judgement for judgement in UNDECIDED if judgement.claim.id not in at_desk]
     view = make_headlines_view({"desk": [*at_desk.values(), *others], "lab": UNDECIDED})
     rows = {row[1]: row[2:] for row in view.rows}
-    assert view.header == ("", "claim", "paper", "at `desk`", "at `lab`")
+    assert view.header == ("", "claim", "paper", "at desk", "at lab")
     assert list(rows) == [", ".join(headline["claims"]) for headline in load_headlines()]
     assert rows["T1.b, P.b"] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
     assert rows["E.a"][1] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"][1] == "–"
