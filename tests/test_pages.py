@@ -93,6 +93,17 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     assert missing == []
 
 
+def test_links_to_claims_have_anchors() -> None:
+    """Each claim has one anchor, and every link to a claim leads to it."""
+    anchors = {
+        name: re.findall(r'<a id="([^"]+)"', (ROOT / "docs" / name).read_text())
+        for name in ("CLAIMS.md", "GTE.md", "MRL.md")
+    }
+    assert all(len(ids) == len(set(ids)) for ids in anchors.values())
+    links = {link for path in EVERY_PAGE for link in re.findall(r"(\w+\.md)#(\w+\.[a-z])\)", path.read_text())}
+    assert [(page, id) for page, id in sorted(links) if id not in anchors[page]] == []
+
+
 def test_errata_name_existing_tests() -> None:
     """Each row on the authors' code names a test that exists."""
     errata = TEXT["docs/ERRATA"].split("## The authors' code and ours")[1].split("\n## ")[0]

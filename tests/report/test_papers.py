@@ -19,7 +19,7 @@ from repro.records.store import Record, read_records, write_record
 from repro.report import own_corpus
 from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
-from repro.report.markdown_pages import LEDGERS
+from repro.report.markdown_pages import LEDGERS, add_anchors, link_claims
 from repro.report.names import find_artefact, format_heading
 from repro.report.own_corpus import format_own_corpus_lines
 from repro.report.sections import Line, ScaleReport, Section
@@ -86,6 +86,18 @@ def test_report_has_one_ledger_per_paper() -> None:
     assert part.counts.rows[0][1:] == ("1", "1")
     ids = {title: [line.judged.claim.id for line in lines] for title, lines in part.ledgers.items()}
     assert ids == {PAPERS[MAIN]: ["T3.a"], PAPERS["MRL"]: ["M2.a"]}
+
+
+def test_anchor_is_at_first_row() -> None:
+    """A claim without a row has its anchor in a note. Links do not change ids that are links or files."""
+    ledgers = ["| T1.b | HOLDS |\n| T1.c | as T1.d |", "| T1.b | OPEN |\n\n1 claim without records: T1.d, M2.a"]
+    first, second = add_anchors(ledgers)
+    assert first == '| <a id="T1.b"></a>T1.b | HOLDS |\n| <a id="T1.c"></a>T1.c | as T1.d |'
+    note = '1 claim without records: <a id="T1.d"></a>T1.d, <a id="M2.a"></a>M2.a'
+    assert second == f"| T1.b | OPEN |\n\n{note}"
+    assert link_claims("T1.b, M2.a, e.g. README.md [T1.c](x)") == (
+        "[T1.b](CLAIMS.md#T1.b), [M2.a](MRL.md#M2.a), e.g. README.md [T1.c](x)"
+    )
 
 
 def test_names_lead_to_artefacts() -> None:
