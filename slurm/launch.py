@@ -157,7 +157,7 @@ class Launch:
         """Return the name of each batch and its exact script, with dependencies given by name."""
         for batch in batches:
             self._record_job(batch, f"JOB-OF-{batch.name.replace(' ', '-')}")
-            writer = self._make_executor(batch)._executor
+            writer: Any = self._make_executor(batch)._executor
             if len(batch.tasks) > 1:
                 writer.parameters["map_count"] = len(batch.tasks)
             yield batch.name, writer._make_submission_file_text(writer._submitit_command_str, "dry-run")

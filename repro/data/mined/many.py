@@ -35,7 +35,7 @@ from repro.storage.digests import hash_file
 SOURCE = "packages-many"
 PACKAGES_FILE, CANDIDATES_FILE = MANY_FOLDER / "packages.json", MANY_FOLDER / "candidates.json"
 COUNTS: dict[Split, int] = {"train": 120, "validation": 15, "test": 45}
-SHARES = (("train", 0.65), ("validation", 0.75), ("test", 1.0))
+SHARES: tuple[tuple[Split, float], ...] = (("train", 0.65), ("validation", 0.75), ("test", 1.0))
 """The upper end of each split on the unit interval of hashes."""
 MAX_WHEEL_BYTES = 12 * 2**20
 MIN_TRAINING_ROWS = 64
@@ -79,7 +79,7 @@ def read_packages() -> list[Package]:
 def get_split_of_project(name: str) -> Split:
     """Return the split of a project by a hash of its name."""
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") / 2**64
-    return next(split for split, end in SHARES if share < end)  # type: ignore[return-value]
+    return next(split for split, end in SHARES if share < end)
 
 
 def mine_wheel(path: Path, name: str, kind: str = "summary") -> list[Row]:

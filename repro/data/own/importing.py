@@ -163,10 +163,10 @@ class _Blocks:
             numbers = range(self.audit.num_read, self.audit.num_read + len(block))
             self.audit.num_read += len(block)
             pairs = [each for each in zip(numbers, block, strict=True) if self._has_texts(each[1])]
-            keys_2n = np.stack([hash_texts(row[side] for _, row in pairs) for side in (0, 1)])
-            is_evaluated_n = np.isin(keys_2n, self.evaluated_keys).any(axis=0)
+            keys_2n = np.stack([hash_texts(texts) for texts in _split_sides(row for _, row in pairs)])
+            is_evaluated_n = np.asarray(np.isin(keys_2n, self.evaluated_keys).any(axis=0))
             # Repetitions are checked last, so that a dropped row never hides a valid one.
-            is_kept_n = ~is_evaluated_n
+            is_kept_n = np.asarray(~is_evaluated_n)
             is_kept_n[is_kept_n] = self.seen.add(combine_keys(*keys_2n[:, is_kept_n]))
             self.counts["evaluated"] += int(is_evaluated_n.sum())
             self.counts["repeated"] += int((~is_evaluated_n & ~is_kept_n).sum())
@@ -187,8 +187,8 @@ class _Blocks:
         self.audit.num_with_negatives += sum(map(bool, negatives))
         self.domains.update(row.domain or self.name for row in rows)
         self.sample += [row.document for row in rows[: PAIRS_PER_BLOCK - len(self.sample)]]
-        for side in (0, 1):
-            self.num_characters[side] += sum(len(row[side]) for row in rows)
+        for side, texts in enumerate(_split_sides(rows)):
+            self.num_characters[side] += sum(map(len, texts))
         return {
             "id": [make_id(self.name, number, row.domain, row.query, row.document) for number, row in pairs],
             "query": [row.query for row in rows],
@@ -210,6 +210,12 @@ class _Blocks:
                 [text for key, text in keyed if not is_empty(text) and key not in own_keys and key not in evaluated]
             )
         return selected
+
+
+def _split_sides(rows: Iterable[ForeignRow]) -> tuple[list[str], list[str]]:
+    """Return the queries and the documents of rows."""
+    pairs = [(row.query, row.document) for row in rows]
+    return [query for query, _ in pairs], [document for _, document in pairs]
 
 
 def combine_keys(queries_n: np.ndarray, documents_n: np.ndarray) -> np.ndarray:
