@@ -19,8 +19,7 @@ from own_corpus import iter_docstrings
 
 from repro.data.tokens import get_minilm_folder
 from repro.interop.adapting import adapt_model
-from repro.interop.search.index import Found, SearchRequest
-from repro.interop.search.query import search
+from repro.interop.search import Found, search
 from repro.text import shorten
 
 QUERIES = ("read the members of a zip archive", "wait until a thread has ended", "split text into words like a shell")
@@ -38,7 +37,7 @@ def main(folder: Path, queries: tuple[str, ...] = QUERIES, num_documents: int = 
         print(line, flush=True)
     found = {}
     for name, model in (("off-the-shelf MiniLM", minilm), ("MiniLM adapted", str(folder / "adapted"))):
-        found[name] = search(SearchRequest(model, str(documents)), queries, TOP, print)
+        found[name] = search(model, str(documents), queries, top=TOP)
     for number, query in enumerate(queries):
         print(f"\n{query}")
         for name, rankings in found.items():

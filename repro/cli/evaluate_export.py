@@ -29,13 +29,9 @@ SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEI
 WrongFrom = Annotated[
     str | None,
     typer.Option(
-        help="source of the out-of-corpus context (default: another collection of the suite, or desk if there is none)"
+        help="source of the out-of-corpus context: a suite, an imported corpus, a BEIR folder or a file of documents "
+        "(default: another collection of the suite, or desk if there is none)"
     ),
-]
-
-
-Shrinkage = Annotated[
-    float | None, typer.Option(min=0.0, max=1.0, help="shrinkage of the whitening, 0 to 1 (default: 0.95)")
 ]
 
 
@@ -72,10 +68,6 @@ def evaluate(
         list[str] | None,
         typer.Option(help="also score vectors whitened by this corpus: own or wrong, repeatable"),
     ] = None,
-    shrinkage: Shrinkage = None,
-    width: Annotated[
-        str | None, typer.Option(help="also score prefixes of the vectors, for example 16,32,full")
-    ] = None,
     revision: Revision = None,
     device: Device = None,
     leave_out_seen: Annotated[
@@ -105,10 +97,8 @@ def evaluate(
         device=device,
         bm25=bm25,
         compare_with=second,
-        widths=width,
         wrong_from=wrong_from,
         whiten=tuple(dict.fromkeys(whiten or ())),
-        shrinkage=shrinkage,
         leave_out_seen=leave_out_seen,
     )
     scores = run_evaluation(request, out, progress=print_progress if as_json else print_line)
@@ -127,16 +117,15 @@ def export(
     model: OurModel,
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
     to: Annotated[str, typer.Option(help="sentence-transformers or transformers")],
-    width: Annotated[int | None, typer.Option(help="export only this many leading dimensions of a biencoder")] = None,
 ) -> None:
     """Write a model as a folder that another library opens, with a model card from its record."""
     check_model(model)
-    check_export(model, folder, to, width)
+    check_export(model, folder, to)
     # before torch is loaded, because that takes seconds
     print_progress(f"opening {model}")
     from repro.interop.exporting import export_model
 
-    for line in export_model(model, folder, to, width=width, progress=print_line):
+    for line in export_model(model, folder, to, progress=print_line):
         print_line(line)
 
 
@@ -149,18 +138,14 @@ def adapt(
         ),
     ],
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
-    shrinkage: Shrinkage = None,
 ) -> None:
     """Whiten an encoder by a corpus, without training, and write a folder that sentence-transformers opens."""
     check_model(model)
     check_export(model, to, "sentence-transformers")
-    from repro.interop.corpus import find_corpus
-
-    find_corpus(corpus)
     print_progress(f"opening {model}")
     from repro.interop.adapting import adapt_model
 
-    for line in adapt_model(model, corpus, to, shrinkage=shrinkage, progress=print_line):
+    for line in adapt_model(model, corpus, to, progress=print_line):
         print_line(line)
 
 

@@ -16,19 +16,15 @@ MAX_EXCERPT_CHARACTERS = 100
 
 def search(
     model: Annotated[
-        str,
-        typer.Argument(
-            help="a run's id, a folder (ours, an export or sentence-transformers), a hub id, minilm, or an imported "
-            "corpus, which is searched with the best recorded model"
-        ),
+        str, typer.Argument(help="a run's id, a folder (ours, an export or another's), a hub id, or minilm")
     ],
     query: Annotated[
         list[str] | None, typer.Argument(help="text to search for (default: one query per line of stdin)")
     ] = None,
+    *,
     corpus: Annotated[
-        str | None,
-        typer.Option(help="imported corpus, suite, BEIR folder or file of documents (default: the corpus of the run)"),
-    ] = None,
+        str, typer.Option(help="an imported corpus, a suite of one collection, a BEIR folder or a file of documents")
+    ],
     context: Annotated[
         str | None,
         typer.Option(
@@ -39,16 +35,17 @@ def search(
     top: Annotated[int, typer.Option(min=1, help="number of documents per query")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Search a corpus with a model, and print the best documents with their scores. The index is cached."""
+    """Search a corpus with a model, and print the best documents with their scores."""
     if not query and sys.stdin.isatty():
         raise ValueError('no query: give one in quotes, repro search MODEL "query", or several on stdin, one per line')
     queries = [text.strip() for text in query or sys.stdin.read().splitlines() if text.strip()]
     if not queries:
         raise ValueError("no query: every line was empty")
-    from repro.interop.search.index import SearchRequest
-    from repro.interop.search.query import search as find
+    from repro.interop.search import search as find
 
-    results_by_query = find(SearchRequest(model, corpus, context, context_seed), queries, top, print_progress)
+    results_by_query = find(
+        model, corpus, queries, context=context, context_seed=context_seed, top=top, progress=print_progress
+    )
     if as_json:
         rows = zip(queries, results_by_query, strict=True)
         return print_json(

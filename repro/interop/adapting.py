@@ -32,70 +32,56 @@ from repro.evaluate.adaptation import (
     make_whitening_map,
 )
 from repro.interop.arguments import move_to_gpu
-from repro.interop.corpus import describe_column_choice, find_corpus
+from repro.interop.corpus import Corpus, Progress, describe_column_choice, find_corpus
+from repro.interop.exporting import INSTALL
 from repro.interop.named_runs import find_named_run
-from repro.interop.opening import Progress, open_model
-from repro.interop.sentence_transformers_folder import as_sentence_transformer
+from repro.interop.opening import open_model
+from repro.interop.sentence_transformers_folder import as_sentence_transformer, save_stock_modules
 from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.biencoder import Biencoder
 from repro.model.progress import make_encoding_reporter
-from repro.storage.files import atomic_file, atomic_folder
-from repro.text import count_noun, shorten
+from repro.storage.files import atomic_folder
+from repro.text import count_noun
 
 
-def adapt_model(
-    source: str,
-    corpus: str,
-    folder: Path,
-    *,
-    shrinkage: float | None = None,
-    progress: Progress = print,
-) -> list[str]:
+def adapt_model(source: str, corpus: str, folder: Path, *, progress: Progress = print) -> list[str]:
     """Write the model, whitened by the corpus, as a sentence-transformers folder. Return lines to print.
 
     Args:
         source: A run's id, a folder or a hub id.
-        corpus: A BEIR folder, a file of documents, or the name of an imported corpus or suite.
+        corpus: A BEIR folder, a file of documents, or the name of an imported corpus.
         folder: Target folder. It is written completely or not at all.
-        shrinkage: Shrinkage s of the covariance. Default: `DEFAULT_SHRINKAGE`.
+        progress: Called with each message.
     """
     folder = folder.resolve() if folder.is_symlink() else folder
     # both before the model is opened, which may train it
-    find_corpus(corpus)
     run = find_named_run(source)
     if run is not None and run.architecture == "contextual":
         raise ValueError(_explain_contextual(source, source))
+    found = find_corpus(corpus, progress)
+    texts = read_distinct_documents(found, progress)
     model = open_stock(source, progress)
-    texts, num_collections = read_distinct_documents(corpus, progress)
-    if shrinkage is None:
-        shrinkage = DEFAULT_SHRINKAGE
-    role = find_corpus(corpus).document_role
-    adapted = append_map(model, fit_whitening_map(model, texts, shrinkage, progress, role=role))
+    adapted = append_map(model, fit_whitening_map(model, texts, progress, role=found.document_role))
     # An empty folder is replaced.
     with atomic_folder(folder, must_be_first=True) as part:
-        adapted.save_pretrained(str(part), create_model_card=False)
+        save_stock_modules(adapted, part)
         # without it, an evaluation could not count the queries that the model was trained on
         training_run = find_training_run(source)
         if training_run is not None:
             write_trained_on(part, training_run)
-        with atomic_file(part / "README.md") as card:
-            documents = f"{len(texts)} documents of `{find_corpus(corpus).name}`"
-            card.write_text(_format_card(source, documents, shrinkage), encoding="utf-8")
+        (part / "README.md").write_text(_format_card(source, found.name, len(texts)), encoding="utf-8")
     small_sample = describe_small_sample(len(texts))
-    lines = [] if small_sample is None else [small_sample]
-    if num_collections > 1:
-        lines.append(
-            f"{num_collections} collections were treated as one corpus, which gave no gain when measured: "
-            "adapt to each collection separately"
-        )
+    # a file of documents has no queries, so the user has to name a suite
+    suite = "SUITE" if found.kind == "file" else shlex.quote(corpus)
     return [
-        *lines,
-        f"wrote {folder} (shrinkage {shrinkage:g}); open it with",
+        *([] if small_sample is None else [small_sample]),
+        f"wrote {folder} (shrinkage {DEFAULT_SHRINKAGE:g}); open it with",
         "  from sentence_transformers import SentenceTransformer",
         f'  model = SentenceTransformer("{folder}")',
         *UPDATE_NOTE,
-        *_format_check(source, corpus, folder),
+        "Whitening can lower scores. If you have judged queries for this text, measure the gain with",
+        f"  repro evaluate --compare {shlex.quote(str(folder))} {shlex.quote(source)} --suite {suite}",
     ]
 
 
@@ -106,38 +92,22 @@ UPDATE_NOTE = (
 )
 
 
-def _format_check(source: str, corpus: str, folder: Path) -> list[str]:
-    """Return how to measure the gain, which needs judged queries, with the command.
-
-    It compares the folder itself: `evaluate --whiten own` may whiten by other documents, such as those of one collection.
-    """
-    # a file of documents has no queries, so the user has to name a suite
-    suite = "SUITE" if find_corpus(corpus).kind == "file" else shlex.quote(corpus)
-    command = f"repro evaluate --compare {shlex.quote(str(folder))} {shlex.quote(source)} --suite {suite}"
-    return [
-        "Whitening can lower scores. If you have judged queries for this text, measure the gain with",
-        f"  {command}",
-    ]
-
-
-def read_distinct_documents(corpus: str, progress: Progress = print) -> tuple[list[str], int]:
-    """Return the distinct documents of a corpus and its number of collections, and print what was skipped.
+def read_distinct_documents(corpus: Corpus, progress: Progress = print) -> list[str]:
+    """Return the distinct documents of a corpus, and print what was skipped.
 
     Raises:
-        ValueError: if the corpus does not exist, if no column holds documents, or if all texts are empty.
+        ValueError: if no column holds documents, or if all texts are empty.
     """
-    found = find_corpus(corpus)
-    documents, num_collections = found.read(progress)
-    for line in describe_column_choice(found):
+    texts = list(corpus.read().values())
+    for line in describe_column_choice(corpus):
         progress(line)
-    texts = list(documents.values())
     distinct = [texts[row] for row in list_distinct_rows(texts)]
     if not distinct:
-        raise ValueError(f"--corpus {shorten(corpus)} has no document that is not empty")
+        raise ValueError(f"corpus {corpus.name} has no document that is not empty")
     num_empty = sum(map(is_empty, texts))
     skipped = f"{num_empty} empty, {len(texts) - num_empty - len(distinct)} repeated"
-    progress(f"{count_noun(len(distinct), 'document')} of {corpus}; skipped: {skipped}")
-    return distinct, num_collections
+    progress(f"{count_noun(len(distinct), 'document')} of {corpus.name}; skipped: {skipped}")
+    return distinct
 
 
 def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
@@ -169,7 +139,6 @@ def _explain_contextual(called: str, source: str) -> str:
 def fit_whitening_map(
     model: SentenceTransformer,
     texts: list[str],
-    shrinkage: float,
     progress: Progress = print,
     *,
     role: str = "document",
@@ -179,7 +148,7 @@ def fit_whitening_map(
     encoder.report = make_encoding_reporter(progress)
     vectors_NH = encoder.encode(texts, role)
     check_vectors(vectors_NH, texts, "model")
-    return make_whitening_map(Moments.of(vectors_NH), shrinkage)
+    return make_whitening_map(Moments.of(vectors_NH), DEFAULT_SHRINKAGE)
 
 
 def append_map(model: SentenceTransformer, affine: AffineMap) -> SentenceTransformer:
@@ -207,16 +176,17 @@ def append_map(model: SentenceTransformer, affine: AffineMap) -> SentenceTransfo
     ).eval()
 
 
-def _format_card(source: str, documents: str, shrinkage: float) -> str:
+def _format_card(source: str, corpus: str, num_documents: int) -> str:
     # of a folder, the card names only the last part of its path
     name = Path(source).resolve().name if Path(source).is_dir() else source
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n\n"
         f"# {name}, whitened by a corpus\n\n"
-        f"The vectors of `{name}`, mapped by the mean and the covariance of {documents} "
-        f"(shrinkage {shrinkage:g}) and normalised. No training.\n\n"
+        f"The vectors of `{name}`, mapped by the mean and the covariance of {num_documents} documents of `{corpus}` "
+        f"(shrinkage {DEFAULT_SHRINKAGE:g}) and normalised. No training.\n\n"
+        f"Install: {INSTALL['sentence-transformers']}.\n\n"
         "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
-        "queries = model.encode_query([...])\ndocuments = model.encode_document([...])\n"
+        'queries = model.encode([...], prompt_name="query")\ndocuments = model.encode([...], prompt_name="document")\n'
         "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in UPDATE_NOTE) + "\n\n"
         "Use it to search this corpus. On other text it may be worse than the model it comes from.\n"
     )

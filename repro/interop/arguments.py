@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from repro.data.beir import find_collections
 from repro.interop.named_runs import find_named_run
 from repro.spec import MTEB_SUITES, TRAINED, base
-from repro.spec.validation import widths_in
 from repro.storage.paths import check_home, is_imported
 from repro.text import shorten
 
@@ -89,12 +88,12 @@ def check_evaluation(suite: str, models: Sequence[str], contexts: Sequence[str])
             check_model(model)
 
 
-def check_export(source: str, folder: Path, to: str, width: int | None = None) -> None:
+def check_export(source: str, folder: Path, to: str) -> None:
     """Check the arguments of an export before a model is opened or trained.
 
     Raises:
-        ValueError: if the format is unknown, if the folder is not empty or is the current folder, or if the model of
-            a run cannot have this width or format.
+        ValueError: if the format is unknown, if the folder is not empty or is the current folder, or if the format
+            cannot hold the model of a run.
     """
     if to not in FORMATS:
         raise ValueError(f"unknown format {to!r}; choose one of {list(FORMATS)}")
@@ -109,7 +108,6 @@ def check_export(source: str, folder: Path, to: str, width: int | None = None) -
     if run is not None and run.architecture in TRAINED:
         # the checkpoint of the run is read from there, or will be written there
         check_home()
-        check_width(run.architecture, run.hidden_size, to, width)
 
 
 def check_writable(folder: Path) -> None:
@@ -120,18 +118,6 @@ def check_writable(folder: Path) -> None:
     parent = next(path for path in folder.resolve().parents if path.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ValueError(f"{folder} cannot be created: {parent} is not writable; name a folder elsewhere")
-
-
-def check_width(architecture: str, hidden_size: int, to: str, width: int | None) -> None:
-    """Raise ValueError if vectors do not have this width, or if this format or architecture cannot be cut to it."""
-    if width is None:
-        return
-    widths_in(str(width), hidden_size, "--width")
-    if to != "sentence-transformers" or architecture == CONTEXTUAL:
-        raise ValueError(
-            f"--width={width} with --to {to} and a {architecture} model: only a biencoder's folder for "
-            f"sentence-transformers can be cut; of other vectors take the first {width} dimensions and normalise them"
-        )
 
 
 def check_num_contexts(num_contexts: int | None, called: str, maximum: int) -> None:

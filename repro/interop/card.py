@@ -47,7 +47,6 @@ def make_model_card(
     how_to_use: Sequence[str],
     *,
     training_run: Run | None = None,
-    width: int | None = None,
     install: str = "",
 ) -> str:
     """Return the card as Markdown with its front matter. Unknown facts are marked as unknown.
@@ -59,7 +58,6 @@ def make_model_card(
         how_to_use: Lines of Python.
         training_run: The run that trained a model which was not opened by its run. Its scores are not shown, because
             the weights of a folder may have changed.
-        width: Size that the vectors were cut to.
         install: What a program needs that opens the folder.
     """
     config = opened.ours.config
@@ -70,14 +68,11 @@ def make_model_card(
     scored = [] if opened.run is None else records
     front = ["---", f"library_name: {library}", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
-    size = f"{width or config.hidden_size} numbers"
-    if width:
-        size += f", the first of {config.hidden_size}. Scores below are those of whole vectors unless stated otherwise"
     unknown = f"Not known: the weights came from {opened.called!r}."
     code = "```python\n" + "\n".join(how_to_use) + "\n```"
     parts = [
         f"# {name}",
-        f"A {config.architecture} text encoder with vectors of {size}.",
+        f"A {config.architecture} text encoder with vectors of {config.hidden_size} numbers.",
         "## Scores\n\n" + _format_scores(scored),
         "## Use\n\n" + (f"Install: {install}.\n\n" if install else "") + code,
         "## Context\n\n" + _describe_context(opened),

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from repro.evaluate.comparison import paired_gaps
 from repro.pipeline.token_coverage import HIGH_UNKNOWN_SHARE
 from repro.report.query_scores import QueryScores
 from repro.report.scores import POINTS, list_notes, list_variants
@@ -43,16 +42,15 @@ class Difference:
 class Column:
     """Scores of one system under one context.
 
-    `base` is the label of the unchanged vectors of the same system and context if these are whitened or cut.
+    `base` is the label of the unchanged vectors of the same system if these are whitened.
     """
 
     scores: QueryScores
     base: str | None = None
-    is_whitened: bool = False
 
 
 def compute_differences(columns: Sequence[Column]) -> list[Difference]:
-    """Compare the first column with each other one, paired by query, and a whitened or cut one with its base.
+    """Compare the first column with each other one, paired by query, and a whitened one with its base.
 
     A whitened column comes first in its pair.
     """
@@ -69,54 +67,14 @@ def _pair_columns(columns: Sequence[Column]) -> list[tuple[QueryScores, QuerySco
     by_label = {column.scores.label: column.scores for column in columns}
     pairs = []
     for column in columns[1:]:
-        base = columns[0].scores if column.base is None else by_label[column.base]
-        pairs.append((column.scores, base) if column.is_whitened else (base, column.scores))
+        if column.base is None:
+            pairs.append((columns[0].scores, column.scores))
+        else:
+            pairs.append((column.scores, by_label[column.base]))
     return pairs
 
 
-@dataclass(frozen=True)
-class CollectionDifference:
-    """Lead of one column over another in one collection, in points, with its interval or None."""
-
-    collection: str
-    first: str
-    other: str
-    points: float
-    low: float | None
-    high: float | None
-
-
-def compute_collection_differences(columns: Sequence[Column]) -> list[CollectionDifference]:
-    """Compare the same pairs of columns as `compute_differences` in every collection, paired by query."""
-    base = columns[0].scores
-    sizes = np.bincount(base.strata_Q, minlength=len(base.datasets))
-    # all in one family, since only differences per collection are used
-    rows = [{"name": name, "family": "", "num_queries": size} for name, size in zip(base.datasets, sizes, strict=True)]
-    differences = []
-    for first, other in _pair_columns(columns):
-        gaps = paired_gaps(first.values_Q, other.values_Q, rows)
-        for name in base.datasets:
-            gap = gaps[name]
-            interval = (None, None) if gap.interval is None else [POINTS * bound for bound in gap.interval]
-            differences.append(CollectionDifference(name, first.label, other.label, POINTS * gap.difference, *interval))
-    return differences
-
-
-def make_collection_view(differences: Sequence[CollectionDifference]) -> View:
-    """Return a table of differences: a row per collection, and two columns per pair of columns of scores."""
-    pairs = list(dict.fromkeys((difference.first, difference.other) for difference in differences))
-    header = ["collection"]
-    for first, other in pairs:
-        header += [f"{first} − {other}", "95 %"]
-    rows: dict[str, list[str]] = {}
-    # differences are ordered by pair, so the cells of a row are in the order of the header
-    for difference in differences:
-        rows.setdefault(difference.collection, [difference.collection]).extend(_format_interval_cells(difference))
-    cells = tuple(tuple(row) for row in rows.values())
-    return View("Differences by collection, points of NDCG@10", tuple(header), cells, align="l" + "r" * 2 * len(pairs))
-
-
-def _format_interval_cells(difference: CollectionDifference | Difference) -> tuple[str, str]:
+def _format_interval_cells(difference: Difference) -> tuple[str, str]:
     if difference.low is None or difference.high is None:
         return format_with_sign(difference.points), ABSENT
     low, high = format_with_sign(difference.low), format_with_sign(difference.high)

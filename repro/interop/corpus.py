@@ -1,11 +1,12 @@
-"""Documents of a corpus that is searched or adapted to: a BEIR folder, a file, an imported corpus, or a suite by name.
+"""Corpora and suites by name: a BEIR folder, a file of documents, an imported corpus, a suite, or a folder of suites.
 
 Imports no torch, so that a wrong name is refused before torch is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 
 from repro.data.beir import (
     DOCUMENT,
-    SuiteDataset,
+    Suite,
+    check_groups,
+    describe_skipped_entries,
     find_collections,
     get_legal_name,
     load_dataset,
@@ -22,109 +25,59 @@ from repro.data.beir import (
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
+from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
 from repro.data.paper.quirks import Quirks, find_quirks
 from repro.data.wording import normalize_text
-from repro.storage.digests import get_cached_digests, get_digests_note, hash_json
-from repro.storage.files import json_object
-from repro.storage.paths import CORPUS_FILE, get_corpora_folder, is_imported
+from repro.interop.arguments import check_suite
+from repro.spec import base
+from repro.storage.paths import get_corpora_folder, is_imported
 from repro.text import shorten
 
 ID_COLUMNS = ("_id", "id", "doc_id", "docid")
 TEXT_COLUMNS = tuple(dict.fromkeys(("text", *ACCEPTED["document"], "contents", "content", "body")))
 """Columns of the document, the first choice first. A corpus in the format of BEIR has its documents in "text"."""
 FILE_ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus: its name, its kind ("imported", "beir", "file", "suite" or "folder" of a suite), and where it is."""
+    """A corpus: its name, its kind ("imported", "beir" or "file"), and where it is."""
 
     name: str
     kind: str
     path: Path
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """Everything that decides the documents, their prompt and the draws from them: kind, name and digest.
-
-        The name decides the draws. Two suites of one stage have the same digest, and so have a .txt and a .csv file with
-        the same bytes.
-        """
-        return self.kind, self.name, self.digest
-
-    @property
     def document_role(self) -> str:
-        """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora.
-
-        Documents of several collections have the role "document".
-        """
+        """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora."""
         if self.kind == "imported":
-            from repro.data.own.imported import GIVEN_FOLDER, find_imported
-
             if not find_imported(self.name).only_evaluates:
                 return "document"
             quirks = [dataset.quirks or Quirks() for dataset in load_suite(self.path / GIVEN_FOLDER).datasets]
             return quirks[0].document_role if len({each.document_role for each in quirks}) == 1 else "document"
-        if not self._list_role_files():
+        quirks_of_name = find_quirks(self.name)
+        files = [self.path / "queries.jsonl", self.path / "qrels" / f"{quirks_of_name.split}.tsv"]
+        if not (self.kind == "beir" and quirks_of_name.asks_on_both_sides and all(map(Path.is_file, files))):
             return "document"
         # The name is not enough: the content must match, too.
-        return load_known_collection(self.path, self.name, find_quirks(self.name))[1].document_role
+        return load_known_collection(self.path, self.name, quirks_of_name)[1].document_role
 
-    @property
-    def digest(self) -> str:
-        """A digest of its content. That of a file is computed once and noted."""
-        if self.kind == "imported":
-            from repro.data.own.imported import IMPORT_FOLDER
-            from repro.data.own.importing import DOCUMENTS_FILE
-
-            digest = str(json_object(self.path / CORPUS_FILE).get("digest"))
-            # If collections for evaluation were given, this digest does not cover documents without a pair.
-            documents = self.path / IMPORT_FOLDER / DOCUMENTS_FILE
-            if not documents.is_file():
-                return digest
-            return hash_json([digest, get_cached_digests(self.path, [documents], get_digests_note(self.path))])
-        if self.kind == "suite":
-            return self.path.name
-        digests = get_cached_digests(self.path.parent, self._list_files(), get_digests_note(self.path))
-        return digests[self.path.name] if self.kind == "file" else hash_json(digests)
-
-    def _list_files(self) -> list[Path]:
-        """Return the files that decide its documents and their prompt."""
-        if self.kind == "file":
-            return [self.path]
-        if self.kind == "beir":
-            return [self.path / "corpus.jsonl", *self._list_role_files()]
-        # Collections may be links, which `rglob` would not follow.
-        suite = self.path / "suite.json"
-        has_suite = suite.is_file()
-        datasets = load_suite(self.path).datasets if has_suite else find_collections(self.path)
-        return [suite] * has_suite + [dataset.path / "corpus.jsonl" for dataset in datasets]
-
-    def _list_role_files(self) -> list[Path]:
-        """Return queries and judgements of a collection with the name of one of questions. Empty if it has none."""
-        quirks = find_quirks(self.name)
-        files = [self.path / "queries.jsonl", self.path / "qrels" / f"{quirks.split}.tsv"]
-        has_role = self.kind == "beir" and quirks.asks_on_both_sides and all(map(Path.is_file, files))
-        return files if has_role else []
-
-    def read(self, progress: Callable[[str], None] = print) -> tuple[dict[str, str], int]:
-        """Return the text of each document by its id, and the number of collections that they come from.
-
-        Equal texts of an imported corpus are one document. `progress` is called with each message.
+    def read(self) -> dict[str, str]:
+        """Return the text of each document by its id. Equal texts of an imported corpus are one document.
 
         Raises:
-            ValueError: if a file is malformed or has no column of documents. The message names file and line.
+            ValueError: if a file is malformed, or has no document or no column of documents.
         """
         if self.kind == "beir":
-            return read_texts(self.path / "corpus.jsonl", DOCUMENT), 1
-        if self.kind == "file":
-            return dict(_iter_file(self.path)), 1
-        if self.kind == "imported":
-            return _read_imported(self.path), 1
-        from repro.interop.opening import open_suite
-
-        suite = open_suite(self.name if self.kind == "suite" else str(self.path), progress)
-        return _read_datasets(suite.datasets)
+            documents = read_texts(self.path / "corpus.jsonl", DOCUMENT)
+        elif self.kind == "file":
+            documents = dict(_iter_file(self.path))
+        else:
+            documents = _read_imported(self.path)
+        if not documents:
+            raise ValueError(f"corpus {self.name} holds no documents")
+        return documents
 
 
 def describe_column_choice(corpus: Corpus) -> list[str]:
@@ -141,11 +94,12 @@ def describe_column_choice(corpus: Corpus) -> list[str]:
     return [f"documents of {corpus.name} are read from the column {chosen!r}{title}{unread}"]
 
 
-def find_corpus(source: str) -> Corpus:
-    """Find a corpus by its path or name.
+def find_corpus(source: str, progress: Progress = print) -> Corpus:
+    """Find a corpus by its path or name. The text of a named suite is built if it is missing.
 
     Raises:
-        ValueError: if there is none, if a file has another ending, or if the name has the digest of other text.
+        ValueError: if there is none, if a file has another ending, if the name has the digest of other text, or if a
+            suite or folder has several collections.
     """
     path = Path(source)
     if path.is_dir() and (path / "corpus.jsonl").is_file():
@@ -153,27 +107,66 @@ def find_corpus(source: str) -> Corpus:
         return Corpus(get_legal_name(path.resolve().name), "beir", path.resolve())
     if path.is_file():
         if path.suffix.lower() not in FILE_ENDINGS:
-            raise ValueError(f"--corpus {shorten(source)} ends in {path.suffix!r}: choose one of {list(FILE_ENDINGS)}")
+            raise ValueError(f"{shorten(source)} ends in {path.suffix!r}: choose one of {list(FILE_ENDINGS)}")
         return Corpus(path.name, "file", path.resolve())
     # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
     if is_imported(source) and not path.is_dir():
-        name, _, digest = source.partition("@")
-        if digest:
-            # a name with a digest means this text only, and the corpus may have been imported again
-            from repro.data.own.imported import find_imported
-
-            find_imported(source)
+        # a name with a digest means this text only, and the corpus may have been imported again
+        name = find_imported(source).name if "@" in source else source
         return Corpus(name, "imported", get_corpora_folder() / name)
     if not path.is_dir() and ("/" in source or "." in source):
-        raise ValueError(f"--corpus {shorten(source)}: no such file or folder")
-    from repro.interop.arguments import check_suite
-    from repro.pipeline.corpora import make_searched_stage
-    from repro.spec import base
+        raise ValueError(f"{shorten(source)}: no such file or folder")
+    datasets = open_suite(source, progress).datasets
+    if len(datasets) > 1:
+        folders = shorten(", ".join(str(dataset.path) for dataset in datasets), 400)
+        raise ValueError(f"{shorten(source)} has {len(datasets)} collections: name the folder of one: {folders}")
+    return Corpus(datasets[0].name, "beir", datasets[0].path.resolve())
 
+
+def open_suite(source: str, progress: Progress = print) -> Suite:
+    """Open a suite by name or from a folder. The corpus of a named suite is built if it is missing.
+
+    A folder must have suite.json, be a BEIR folder, or contain BEIR folders.
+
+    Raises:
+        ValueError: if `source` is none of these.
+    """
+    from repro.pipeline.corpora import load_run_suite, make_searched_stage
+
+    folder = Path(source)
     check_suite(source)
-    if path.is_dir():
-        return Corpus(path.resolve().name, "folder", path.resolve())
-    return Corpus(source, "suite", make_searched_stage(base("smoke", suite=source)).path)
+    if folder.is_dir():
+        name_clash = describe_name_clash(source)
+        if name_clash:
+            progress(name_clash)
+        if (folder / "suite.json").is_file():
+            suite = load_suite(folder)
+        else:
+            suite = Suite(get_legal_name(folder.resolve().name), tuple(find_collections(folder)))
+        for line in describe_skipped_entries(folder, suite.datasets):
+            progress(line)
+        check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
+        return suite
+    # any run with this suite will do
+    run = base("smoke", suite=source)
+    make_searched_stage(run).build(progress)
+    return load_run_suite(run)
+
+
+def describe_name_clash(source: str) -> str:
+    """Return a line if a folder in the working directory has the name of an imported corpus or suite, else ""."""
+    if "/" in source or not Path(source).is_dir():
+        return ""
+    from repro.pipeline.corpora import make_searched_stage
+
+    # an unknown suite, or a damaged corpus
+    with suppress(ValueError):
+        if is_imported(source):
+            name = find_imported(source).corpus
+            return f"{shorten(source)}: reading the folder in the working directory, not the imported corpus {name}"
+        make_searched_stage(base("smoke", suite=source))
+        return f"{shorten(source)}: reading the folder in the working directory, not the suite of that name"
+    return ""
 
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
@@ -231,7 +224,6 @@ def _join_title(row: Mapping[str, Any], location: str) -> str:
 
 
 def _read_imported(folder: Path) -> dict[str, str]:
-    from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER
     from repro.data.own.importing import DOCUMENTS_FILE, PAIRS_FILE
     from repro.data.pairs import read_pairs
 
@@ -243,24 +235,15 @@ def _read_imported(folder: Path) -> dict[str, str]:
         for number, text in enumerate(texts, 1):
             # A document of several pairs keeps the number of the first one.
             found.setdefault(normalize_text(text), (f"{kind}-{number}", text))
-    if (folder / GIVEN_FOLDER).is_dir():
-        numbered = {document_id for document_id, _ in found.values()}
+    numbered = {document_id for document_id, _ in found.values()}
+    given = load_suite(folder / GIVEN_FOLDER).datasets if (folder / GIVEN_FOLDER).is_dir() else ()
+    for dataset in given:
         # The stored peculiarities apply, and none because of the name.
-        given = load_suite(folder / GIVEN_FOLDER).datasets
-        given_documents, _ = _read_datasets([each._replace(quirks=each.quirks or Quirks()) for each in given])
-        for document_id, text in given_documents.items():
+        retrieval, _ = load_dataset(dataset._replace(quirks=dataset.quirks or Quirks()))
+        for document_id, text in zip(retrieval.document_ids, retrieval.documents, strict=True):
+            # several given collections may use the same ids
+            unique_id = f"{dataset.name}/{document_id}" if len(given) > 1 else document_id
             # a given id may have the form of the numbers above
-            unique_id = f"evaluation-{document_id}" if document_id in numbered else document_id
+            unique_id = f"evaluation-{unique_id}" if unique_id in numbered else unique_id
             found.setdefault(normalize_text(text), (unique_id, text))
     return dict(found.values())
-
-
-def _read_datasets(datasets: Sequence[SuiteDataset]) -> tuple[dict[str, str], int]:
-    documents: dict[str, str] = {}
-    for dataset in datasets:
-        retrieval, _ = load_dataset(dataset)
-        # Collections of a suite may use the same ids.
-        prefix = f"{dataset.name}/" if len(datasets) > 1 else ""
-        for document_id, text in zip(retrieval.document_ids, retrieval.documents, strict=True):
-            documents[prefix + document_id] = text
-    return documents, len(datasets)

@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from repro.data.beir import Retrieval, Suite
-from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, WHITENED
+from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import wrong_corpora
+from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.first_stage import get_run_tokenizer, get_suite_language
-from repro.evaluate.prefixes import parse_view
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.interop.arguments import (
     BM25,
     MINILM,
-    Sizes,
     check_contexts,
     check_device,
     check_folder,
@@ -37,24 +36,21 @@ from repro.interop.arguments import (
     to_device,
 )
 from repro.interop.comparison import (
-    CollectionDifference,
     Column,
     Difference,
-    compute_collection_differences,
     compute_differences,
     list_comparison_notes,
     list_unknown_token_warnings,
-    make_collection_view,
     make_differences_view,
     make_measures_view,
     make_scores_view,
 )
+from repro.interop.corpus import Progress, open_suite
 from repro.interop.named_runs import find_named_run
-from repro.interop.opening import Opened, Progress, find_bm25_run, open_model, open_suite
+from repro.interop.opening import Opened, find_bm25_run, open_model
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.stock_encoder import StockEncoder
-from repro.interop.trained_on import review_seen_queries
-from repro.interop.trained_widths import describe_widths, get_width, list_width_warnings, parse_widths
+from repro.interop.trained_on import find_training_run, review_seen_queries
 from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
 from repro.model.progress import make_encoding_reporter
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
@@ -62,10 +58,11 @@ from repro.report.query_scores import QueryScores
 from repro.report.scores import POINTS, list_variants
 from repro.report.view import View
 from repro.spec.identity import run_id
-from repro.storage.digests import hash_json
+from repro.spec.start import list_model_files
+from repro.storage.digests import hash_file, hash_json
 from repro.storage.files import write_json
 from repro.storage.paths import get_home
-from repro.text import count_noun, format_number, format_seconds, shorten
+from repro.text import count_noun, format_number, format_seconds
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
@@ -88,10 +85,8 @@ class EvaluationRequest:
         device: Device of torch. Default: a GPU if there is one.
         bm25: Whether BM25 is scored too. Default: if the suite has at most `BM25_UP_TO` documents.
         compare_with: Another model.
-        widths: Prefixes of the vectors to score in addition to the full width, for example "16,32,full".
-        wrong_from: The suite or folder that provides the wrong corpus.
+        wrong_from: The suite, folder or file that provides the wrong corpus.
         whiten: Corpora that the vectors are also whitened by: "own", "wrong".
-        shrinkage: Shrinkage of the whitening.
         leave_out_seen: Score only queries that no model was trained on.
     """
 
@@ -104,10 +99,8 @@ class EvaluationRequest:
     device: str | None = None
     bm25: bool | None = None
     compare_with: str | None = None
-    widths: str | None = None
     wrong_from: str | None = None
     whiten: tuple[str, ...] = ()
-    shrinkage: float | None = None
     leave_out_seen: bool = False
 
 
@@ -122,7 +115,6 @@ class Scores:
         folder: Folder with scores and TREC runs.
         columns: The columns of the table of scores.
         differences: Differences in the mean over collections.
-        by_collection: Differences between the columns of the first model per collection.
         others: Metrics of the other systems by name.
         warnings: Warnings about queries that the model was trained on.
     """
@@ -133,7 +125,6 @@ class Scores:
     folder: Path
     columns: tuple[Column, ...] = ()
     differences: tuple[Difference, ...] = ()
-    by_collection: tuple[CollectionDifference, ...] = ()
     others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -144,7 +135,6 @@ class Scores:
             "metrics": dict(self.metrics),
             "beside": {name: dict(metrics) for name, metrics in self.others.items()},
             "differences": [asdict(difference) for difference in self.differences],
-            "by_collection": [asdict(difference) for difference in self.by_collection],
             "provenance": dict(self.provenance),
         }
 
@@ -155,25 +145,20 @@ class Scores:
         if len(self.columns) == 1:
             return [make_measures_view(title, self.suite, self.metrics, metadata, cut, unknown)]
         notes = list_comparison_notes(metadata, cut, unknown)
-        views = [make_scores_view(f"{title} of NDCG@10", [column.scores for column in self.columns], notes)]
-        # with one collection, the differences in the mean are those of the collection
-        if len({difference.collection for difference in self.by_collection}) > 1:
-            views.append(make_collection_view(self.by_collection))
-        return [*views, make_differences_view(self.differences)]
+        scores = make_scores_view(f"{title} of NDCG@10", [column.scores for column in self.columns], notes)
+        return [scores, make_differences_view(self.differences)]
 
     @property
     def headlines(self) -> list[str]:
         """The gain of each whitening with its interval. Empty without whitening, or if two models are compared."""
         is_comparison = self.provenance["asked"]["compare_with"] is not None
-        whitened = [column.scores.label for column in self.columns if column.is_whitened]
+        whitened = [column.scores.label for column in self.columns if column.base is not None]
         return [] if is_comparison else format_whitening_lines(self.differences, whitened)
 
     @property
     def advice(self) -> list[str]:
-        """Warnings about seen queries, unknown tokens and untrained prefixes."""
-        metadata = self.provenance["model"]
-        unknown = list_unknown_token_warnings(self.provenance["unknown_tokens"])
-        return [*self.warnings, *unknown, *list_width_warnings(metadata, self.suite, self.metrics)]
+        """Warnings about seen queries and unknown tokens."""
+        return [*self.warnings, *list_unknown_token_warnings(self.provenance["unknown_tokens"])]
 
 
 def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -183,32 +168,35 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         ValueError: if the model or suite is unknown, or if the model cannot be scored under a context.
     """
     # The code is identified before hours of scoring, during which the checkout may change.
-    provenance = get_code_identity() | {
-        "versions": list_versions(),
-        "asked": asdict(request),
-    }
+    provenance = get_code_identity() | {"versions": list_versions(), "asked": asdict(request)}
     # What can be refused without opening a model is refused first.
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
-    check_whitening_options(request.whiten, request.shrinkage)
+    if unknown := sorted(set(request.whiten) - set(WHITENING_SOURCES)):
+        raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(WHITENING_SOURCES)}")
     check_folder(folder)
     check_revision(request.revision, request.model, request.compare_with)
-    models = [request.model] if request.compare_with is None else [request.model, request.compare_with]
-    opener = _Opener(request.revision, progress)
-    check_model_options(request, models, opener)
+    sources = [request.model] if request.compare_with is None else [request.model, request.compare_with]
+    models = [source for source in sources if source != BM25 and find_bm25_run(source) is None]
+    runs = {source: run for source in models if (run := find_named_run(source)) is not None}
+    # A run is checked by its fields and opened last, because that may train it.
+    opened = {source: _open(source, request, progress) for source in models if source not in runs}
+    check_options(request, {source: runs.get(source) or opened[source].config for source in models}, sources)
     whole = open_suite(request.suite, progress)
-    target = folder or get_default_folder(asdict(request), whole.name)
     collections = read_collections(whole)
-    review = review_seen_queries(models, whole, collections, progress, leave_out=request.leave_out_seen)
+    opened |= {source: _open(source, request, progress) for source in runs}
+    review = review_seen_queries(sources, whole, collections, progress, leave_out=request.leave_out_seen)
     suite = review.suite
-    evaluator = _Evaluator(request, suite, review.collections, whole, collections, target, opener, progress)
-    systems = [evaluator.score_model(model) for model in models]
+    target = folder or get_default_folder(request, whole.name)
+    evaluator = _Evaluator(request, suite, review.collections, whole, collections, target, progress)
+    systems = [
+        evaluator.score_model(source, opened[source]) if source in opened else evaluator.score_bm25(source)
+        for source in sources
+    ]
     if evaluator.includes_bm25 and BM25 not in {system.metadata["architecture"] for system in systems}:
         systems.append(evaluator.score_bm25(BM25))
     first, *others = systems
     columns = list_columns(suite.name, systems)
-    # The first columns are the contexts of the first model. Only they are compared by collection.
-    context_columns = columns[: len(list_variants(first.evaluation.metrics, suite.name))]
     scores = Scores(
         suite=suite.name,
         metrics=first.evaluation.metrics,
@@ -225,12 +213,15 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         folder=target,
         columns=tuple(columns),
         differences=tuple(compute_differences(columns)),
-        by_collection=tuple(compute_collection_differences(context_columns)),
         others={system.metadata["called"]: system.evaluation.metrics for system in others},
         warnings=review.lines,
     )
     write_json(target / "scores.json", scores.as_dict())
     return scores
+
+
+def _open(source: str, request: EvaluationRequest, progress: Progress) -> Opened:
+    return open_model(source, revision=request.revision, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -277,78 +268,39 @@ def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
         for path, view in views:
             scores = QueryScores.of(shown[view], system.evaluation.per_query[path], datasets)
             # the view decides, since a label may be the name of a folder
-            is_whitened = view.startswith(WHITENED)
-            base = "own" if is_whitened else parse_view(view)[0]
-            columns.append(Column(scores, None if base == view else shown[base], is_whitened))
+            columns.append(Column(scores, base=shown["own"] if view.startswith(WHITENED) else None))
     return columns
 
 
 def label_views(views: Sequence[str], *, takes_contexts: bool) -> dict[str, str]:
-    """Return a label for each view. Without contexts, "own" is the unchanged vectors next to whitened or cut ones."""
+    """Return a label for each view. Without contexts, "own" is the unchanged vectors next to whitened ones."""
     labels = {view: view for view in views}
     if not takes_contexts and "own" in labels:
-        labels["own"] = UNCHANGED_LABEL if any(view.startswith(WHITENED) for view in views) else "full"
+        labels["own"] = UNCHANGED_LABEL
     return labels
 
 
-@dataclass(frozen=True)
-class _Opener:
-    """Opens models. One that is opened before its turn, to check options, is kept until then."""
+def check_options(request: EvaluationRequest, sizes: Mapping[str, Any], sources: Sequence[str]) -> None:
+    """Check contexts and whitening against all models, before one is trained or scored.
 
-    revision: str | None
-    progress: Progress
-    _opened: dict[str, Opened] = field(default_factory=dict)
-
-    def peek(self, source: str) -> Opened:
-        """Return the model that `take` will return."""
-        if source not in self._opened:
-            self._opened[source] = open_model(source, revision=self.revision, progress=self.progress)
-        return self._opened[source]
-
-    def take(self, source: str) -> Opened:
-        """Return a model and forget it, which frees its memory before the next one is scored."""
-        opened = self.peek(source)
-        del self._opened[source]
-        return opened
-
-
-def is_bm25(source: str) -> bool:
-    """Return whether a model is "bm25" or a run of it."""
-    return source == BM25 or find_bm25_run(source) is not None
-
-
-def check_model_options(request: EvaluationRequest, models: Sequence[str], opener: _Opener) -> None:
-    """Check contexts, whitening and widths against all models, before one is trained or scored.
-
-    A run is checked by its fields. Other models are opened, if there are such options.
+    Args:
+        request: The request.
+        sizes: The run or the configuration of each model. None for a model of another library.
+        sources: The names of all systems. Those without sizes are BM25.
 
     Raises:
         ValueError: if a model does not support an option that it is scored with, or if no model supports it.
     """
     contexts = () if request.contexts == ("own",) else request.contexts
-    if not (contexts or request.num_contexts or request.whiten or request.widths):
+    check_contexts({source: sizes.get(source) for source in sources}, contexts, request.num_contexts)
+    if not request.whiten:
         return
-    sizes: dict[str, Sizes | None] = {}
-    widths: dict[str, int] = {}
-    for source in models:
-        run = find_named_run(source)
-        if is_bm25(source):
-            sizes[source] = None
-        elif run is not None:
-            sizes[source], widths[source] = run, run.hidden_size
-        else:
-            opened = opener.peek(source)
-            sizes[source], widths[source] = opened.config, get_width(opened.model)
-    check_contexts(sizes, contexts, request.num_contexts)
-    for option, value in (("--whiten", " ".join(request.whiten)), ("--width", request.widths)):
-        if value and not widths:
-            raise ValueError(f"{option} {shorten(value)}: {BM25} has no vectors; leave it out")
-    for width in widths.values():
-        parse_widths(request.widths, width)
-    if request.whiten and all(is_blind(sizes[source]) for source in widths):
-        raise ValueError(f"--whiten: {next(iter(widths))} was trained without documents, so leave it out")
-    reading = [source for source in widths if reads_documents(sizes[source])]
-    if request.whiten and reading and "own" not in request.contexts:
+    if not sizes:
+        raise ValueError(f"--whiten: {BM25} has no vectors; leave it out")
+    if all(map(is_blind, sizes.values())):
+        raise ValueError(f"--whiten: {next(iter(sizes))} was trained without documents, so leave it out")
+    reading = [source for source in sizes if reads_documents(sizes[source])]
+    if reading and "own" not in request.contexts:
         raise ValueError(
             f"--whiten: the vectors of {reading[0]} are whitened under the own context, which is not scored, so there is "
             "nothing to compare them with: add --context own"
@@ -368,7 +320,6 @@ class _Evaluator:
     whole_suite: Suite
     whole_collections: Mapping[str, Collection]
     folder: Path
-    opener: _Opener
     progress: Progress
 
     @property
@@ -387,15 +338,13 @@ class _Evaluator:
         others = wrong_corpora(self.whole_suite.datasets)
         return {name: self.whole_collections[others[name]].retrieval for name in self.collections}
 
-    def score_model(self, source: str) -> Scored:
-        """Score a model, or BM25 if `source` is "bm25" or a run of it."""
-        if is_bm25(source):
-            return self.score_bm25(source)
-        request = self.request
-        opened = self.opener.take(source)
-        to_device(opened.model, request.device)
-        opened.model.report = make_encoding_reporter(self.progress)
-        if isinstance(opened.model, StockEncoder) and source != MINILM and not any(opened.model.role_prompts.values()):
+    def score_model(self, source: str, opened: Opened) -> Scored:
+        """Score a model."""
+        request, model = self.request, opened.model
+        to_device(model, request.device)
+        model.report = make_encoding_reporter(self.progress)
+        has_prompts = not isinstance(model, StockEncoder) or any(model.role_prompts.values())
+        if not has_prompts and source != MINILM and find_training_run(source) is None:
             self.progress(f"{opened.called} stores no prompts: texts are embedded without any")
         # a model without contexts is scored once, also next to a contextual one
         contexts: tuple[str, ...] = ("own",)
@@ -406,45 +355,33 @@ class _Evaluator:
             # its only context, also next to a model with several
             contexts, whitened = ("null",), ()
             self.progress(f"{opened.called}: trained without documents, so it is scored under the null context")
-        widths = parse_widths(request.widths, get_width(opened.model))
-        metadata = describe_model(opened) | describe_widths(source, opened, widths)
-        needs_wrong = "wrong" in (*contexts, *whitened)
-        shrinkage = DEFAULT_SHRINKAGE if request.shrinkage is None else request.shrinkage
+        metadata = describe_model(opened)
         setting = Setting(
             contexts=contexts,
             num_contexts=num_contexts,
             seed=request.context_seed,
-            wrong_from=self._find_wrong_corpora() if needs_wrong else {},
-            widths=widths,
-            keeps_lengths=bool(getattr(opened.model, "keeps_lengths", False)),
+            wrong_from=self._find_wrong_corpora() if "wrong" in (*contexts, *whitened) else {},
             whitened=whitened,
-            shrinkage=shrinkage,
         )
+        machine = describe_machine(narrow=getattr(model, "is_narrow", False), device_type=model.device.type)
+        if isinstance(model, StockEncoder):
+            machine["dtype"] = model.dtype
         # the key of cached results: everything except texts that decides the scores
         key = {
             "model": metadata["weights"],
             "num_contexts": num_contexts,
             "seed": request.context_seed,
             # rounding on a GPU differs and may change the order of close documents
-            "device": str(opened.model.device),
+            "device": str(model.device),
+            "dtype": machine["dtype"],
         }
-        machine = describe_machine(
-            narrow=getattr(opened.model, "is_narrow", False), device_type=opened.model.device.type
-        )
-        if isinstance(opened.model, StockEncoder):
-            machine["dtype"] = opened.model.dtype
-        if machine["dtype"] != "float32":
-            key["dtype"] = machine["dtype"]
-        if whitened:
-            # earlier results were whitened by all documents, including repeated ones
-            key |= {"shrinkage": shrinkage, "moments": "distinct documents"}
         outputs = self._make_outputs(
             source, opened.called, key, len(contexts), takes_contexts=bool(opened.num_contexts)
         )
-        evaluation = evaluate_setting(opened.model, self.suite, setting, outputs, self.collections)
+        evaluation = evaluate_setting(model, self.suite, setting, outputs, self.collections)
         scored = Scored(metadata, evaluation, machine=machine)
         for name, collection in self.collections.items():
-            scored.cut[name], scored.unknown[name] = estimate_unread_shares(opened.model, collection)
+            scored.cut[name], scored.unknown[name] = estimate_unread_shares(model, collection)
         return scored
 
     def score_bm25(self, source: str) -> Scored:
@@ -521,16 +458,18 @@ class ProgressPrinter:
 
 def describe_model(opened: Opened) -> dict[str, Any]:
     """Return the provenance of a model: its name, run, digest of weights, prompts and maximal length."""
-    from repro.evaluate.digests import compute_model_digest, compute_weights_digest
-
     model = opened.model
     metadata: dict[str, Any] = {"called": opened.called, "run": None if opened.run is None else run_id(opened.run)}
     if opened.revision is not None:
         metadata["revision"] = opened.revision
     metadata["architecture"] = getattr(model, "architecture", "sentence-transformers")
     if isinstance(model, StockEncoder):
-        weights = compute_weights_digest({**model.settings, **model.decides}, model.theirs.state_dict())
-        return metadata | {"weights": weights, **model.settings}
+        assert opened.folder is not None, "a model of another library is opened from a folder"
+        # all files, because settings and tokenizers decide vectors too
+        digests = [
+            (path.relative_to(opened.folder).as_posix(), hash_file(path)) for path in list_model_files(opened.folder)
+        ]
+        return metadata | {"weights": hash_json(digests)[:12], **model.settings}
     config = opened.ours.config
     return metadata | {
         "weights": compute_model_digest(opened.ours),
@@ -540,20 +479,13 @@ def describe_model(opened: Opened) -> dict[str, Any]:
     }
 
 
-def get_default_folder(request: Mapping[str, Any], suite: str) -> Path:
+def get_default_folder(request: EvaluationRequest, suite: str) -> Path:
     """Return the default output folder, named by model, suite and a digest of all options.
 
     Repeating a command finds its cached results. Any other model, context or seed has another folder.
     """
-    options = {name: _resolve_folder(value) for name, value in request.items() if name != "device"}
-    # options that were added later enter only if they are set, so that old folders are still found
-    added = ("wrong_from", "leave_out_seen", "whiten")
-    unset = [name for name in added if not options.get(name)]
-    if "whiten" in unset:
-        unset.append("shrinkage")
-    options = {name: value for name, value in options.items() if name not in unset}
-    digest = hash_json(options)[:8]
-    return get_home() / "evaluations" / f"{get_folder_name(request['model'], suite)}-{digest}"
+    options = {name: _resolve_folder(value) for name, value in asdict(request).items() if name != "device"}
+    return get_home() / "evaluations" / f"{get_folder_name(request.model, suite)}-{hash_json(options)[:8]}"
 
 
 def get_folder_name(source: str, *suffixes: str) -> str:
@@ -567,24 +499,19 @@ def _resolve_folder(value: Any) -> Any:
     return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).is_dir() else value
 
 
-def check_whitening_options(sources: Sequence[str], shrinkage: float | None) -> None:
-    """Raise ValueError for an unknown source, and for a shrinkage without one."""
-    unknown = sorted(set(sources) - set(WHITENING_SOURCES))
-    if unknown:
-        raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(WHITENING_SOURCES)}")
-    if shrinkage is not None and not sources:
-        raise ValueError(f"--shrinkage {shrinkage}: nothing is whitened; add --whiten own")
+def format_whitening_lines(differences: Sequence[Difference], whitened: Sequence[str]) -> list[str]:
+    """Return a line per whitened column: its gain over the original vectors.
 
-
-def format_whitening_lines(differences: Sequence[Difference], whitened: Container[str]) -> list[str]:
-    """Return a line per whitened column: its gain over the original vectors, with a warning unless it exceeds zero."""
+    The gain by the searched corpus has a warning unless it exceeds zero. Whitening by another corpus is a control.
+    """
     lines = []
     for difference in differences:
         if difference.first in whitened:
             interval, is_gain = "no interval", False
             if difference.low is not None and difference.high is not None:
                 interval, is_gain = f"95 %: {difference.low:+.1f} to {difference.high:+.1f}", difference.low > 0
-            verdict = "" if is_gain else ": not above zero, so do not deploy it on this evidence"
+            needs_warning = not is_gain and difference.first.endswith(WHITENED)
+            verdict = ": not above zero, so do not deploy it on this evidence" if needs_warning else ""
             lines.append(
                 f"{difference.first} − {difference.other}: {difference.points:+.1f} points ({interval}){verdict}"
             )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from repro.interop.arguments import check_export, check_width
+from repro.interop.arguments import check_export
 from repro.interop.card import make_model_card
-from repro.interop.opening import Opened, Progress, open_model
+from repro.interop.corpus import Progress
+from repro.interop.opening import Opened, open_model
 from repro.interop.trained_on import find_training_run, write_trained_on
-from repro.interop.trained_widths import list_export_warnings
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
 from repro.storage.files import atomic_file, atomic_folder
@@ -47,7 +47,6 @@ def export_model(
     folder: Path,
     to: str,
     *,
-    width: int | None = None,
     progress: Progress = print,
 ) -> list[str]:
     """Export a model, completely or not at all. Return lines for the user, with the code that opens the folder.
@@ -56,46 +55,42 @@ def export_model(
         source: A run's id, a folder or a hub id.
         folder: Target folder.
         to: One of `FORMATS`.
-        width: Truncate the vectors to this many dimensions, and normalise them again.
         progress: Called with each message.
 
     Raises:
-        ValueError: if the format is unknown or cannot hold the model or the width, or if the folder is not empty.
+        ValueError: if the format is unknown or cannot hold the model, or if the folder is not empty.
     """
-    check_export(source, folder, to, width)
+    check_export(source, folder, to)
     folder = folder.resolve() if folder.is_symlink() else folder
     opened = open_model(source, progress=progress)
     if not isinstance(opened.model, TextEncoder):
         raise ValueError(f"{source} is not one of our models: it is already in the format of another library")
     # Weights are written from the CPU, so that the files do not depend on the device.
     opened.ours.to("cpu")
-    check_width(opened.ours.architecture, opened.ours.config.hidden_size, to, width)
     training_run = opened.run or find_training_run(source)
-    warnings = [] if width is None else list_export_warnings(opened, width, training_run)
+    warnings = []
     if isinstance(opened.model, ContextualModel) and opened.model.context_CE is not None:
         warnings.append(f"warning: the context stored in {source} is not exported: call set_context on the new folder")
     # An empty folder is replaced.
     with atomic_folder(folder, must_be_first=True) as part:
-        _write(opened.ours, part, to, width)
+        _write(opened.ours, part, to)
         if training_run is not None:
             write_trained_on(part, training_run)
         with atomic_file(part / CARD) as card:
             # The card names the folder without its path, because it is moved or uploaded.
             usage = [*_list_opening_code(opened, Path(folder.name), to), "", *_list_ranking_code(opened, to)]
             install = INSTALL[_get_opener_name(opened, to)]
-            text = make_model_card(
-                opened, folder.name, to, usage, training_run=training_run, width=width, install=install
-            )
+            text = make_model_card(opened, folder.name, to, usage, training_run=training_run, install=install)
             card.write_text(text, encoding="utf-8")
     code = [f"  {line}" for line in _list_opening_code(opened, folder, to)]
     return [*warnings, f"wrote {folder}; open it with", *code]
 
 
-def _write(model: Model, folder: Path, to: str, width: int | None) -> None:
+def _write(model: Model, folder: Path, to: str) -> None:
     if to == "sentence-transformers":
         from repro.interop.sentence_transformers_folder import export_sentence_transformers
 
-        export_sentence_transformers(model, folder, width=width)
+        export_sentence_transformers(model, folder)
     else:
         from repro.interop.self_contained import write_self_contained
 

@@ -1,18 +1,15 @@
-"""Open models and suites by name: run ids, folders, hub ids, suites, and BEIR folders."""
+"""Open models by name: run ids, folders and hub ids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-from repro.data.beir import Suite, check_groups, describe_skipped_entries, find_collections, get_legal_name, load_suite
-from repro.data.own.imported import find_imported
 from repro.evaluate.suites import ReportingEncoder
-from repro.interop.arguments import MINILM, check_model, check_suite, find_model_folder
+from repro.interop.arguments import MINILM, check_model, find_model_folder
+from repro.interop.corpus import Progress
 from repro.interop.named_runs import find_named_run, format_training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.interop.self_contained import is_self_contained, load_self_contained_model
@@ -20,13 +17,11 @@ from repro.interop.stock_encoder import StockEncoder, check_similarity
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
-from repro.spec import TRAINED, Run, base
+from repro.spec import TRAINED, Run
 from repro.spec.start import check_weights_are_read
 from repro.storage.files import json_object, name_in_errors
-from repro.storage.paths import is_imported
 from repro.text import shorten
 
-Progress = Callable[[str], None]
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 """Files that are downloaded from a hub: settings, weights and tokenizers, but no code and no pickle."""
 
@@ -40,12 +35,14 @@ class Opened:
         called: Its name in messages and tables.
         run: The run that trained it, or None if it is unknown.
         revision: The commit of the opened files, if the model comes from a hub.
+        folder: The folder of the opened files, unless it is a run.
     """
 
     model: ReportingEncoder
     called: str
     run: Run | None = None
     revision: str | None = None
+    folder: Path | None = None
 
     @property
     def ours(self) -> Model:
@@ -82,7 +79,7 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     folder = find_model_folder(source)
     if folder is not None:
         name = source if source == MINILM else folder.resolve().name
-        return _report_unused_prompts(Opened(_open_folder(folder, revision), name), progress)
+        return _report_unused_prompts(Opened(_open_folder(folder, revision), name, folder=folder), progress)
     run = find_named_run(source)
     if run is not None:
         if run.architecture not in TRAINED:
@@ -100,7 +97,8 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         return Opened(trained_model(run, progress), source, run)
     check_model(source)
     snapshot = find_folder(source, revision, files=HUB_FILES)
-    return _report_unused_prompts(Opened(_open_folder(snapshot, revision), source, revision=snapshot.name), progress)
+    opened = Opened(_open_folder(snapshot, revision), source, revision=snapshot.name, folder=snapshot)
+    return _report_unused_prompts(opened, progress)
 
 
 def _report_unused_prompts(opened: Opened, progress: Progress) -> Opened:
@@ -116,53 +114,6 @@ def find_bm25_run(source: str) -> Run | None:
     """Return the run that `source` names if it is one of BM25, which has no model to open. Otherwise None."""
     run = find_named_run(source)
     return run if run is not None and run.architecture == "bm25" else None
-
-
-def open_suite(source: str, progress: Progress = print) -> Suite:
-    """Open a suite by name or from a folder. The corpus of a named suite is built if it is missing.
-
-    A folder must have suite.json, be a BEIR folder, or contain BEIR folders.
-
-    Raises:
-        ValueError: if `source` is none of these.
-    """
-    folder = Path(source)
-    check_suite(source)
-    name_clash = describe_name_clash(source)
-    if name_clash:
-        progress(name_clash)
-    if folder.is_dir():
-        if (folder / "suite.json").is_file():
-            suite = load_suite(folder)
-        else:
-            datasets = tuple(find_collections(folder))
-            suite = Suite(get_legal_name(folder.resolve().name), datasets)
-        for line in describe_skipped_entries(folder, suite.datasets):
-            progress(line)
-        check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
-        return suite
-    from repro.pipeline.corpora import load_run_suite, make_searched_stage
-
-    # any run with this suite will do
-    run = base("smoke", suite=source)
-    make_searched_stage(run).build(progress)
-    return load_run_suite(run)
-
-
-def describe_name_clash(source: str) -> str:
-    """Return a line if a folder in the working directory has the name of an imported corpus or suite, else ""."""
-    if "/" in source or not Path(source).is_dir():
-        return ""
-    from repro.pipeline.corpora import make_searched_stage
-
-    # an unknown suite, or a damaged corpus
-    with suppress(ValueError):
-        if is_imported(source):
-            name = find_imported(source).corpus
-            return f"{shorten(source)}: reading the folder in the working directory, not the imported corpus {name}"
-        make_searched_stage(base("smoke", suite=source))
-        return f"{shorten(source)}: reading the folder in the working directory, not the suite of that name"
-    return ""
 
 
 def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:

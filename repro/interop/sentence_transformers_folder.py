@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import BertModel, PreTrainedModel
 
@@ -38,18 +38,21 @@ DENSE = "SentenceTransformer"
 # names and settings of modules before sentence-transformers 6
 OLD_MODULES = "sentence_transformers.models"
 DENSE_SETTINGS = ("in_features", "out_features", "bias", "activation_function")
-POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+POOLINGS = {
+    "cls": "cls_token",
+    "max": "max_tokens",
+    "mean": "mean_tokens",
+    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean": "weightedmean_tokens",
+    "lasttoken": "lasttoken",
+}
+"""Names of poolings since version 6, and the earlier ones."""
 
 
-def export_sentence_transformers(model: Model, folder: str | Path, *, width: int | None = None) -> None:
+def export_sentence_transformers(model: Model, folder: str | Path) -> None:
     """Write a folder that `SentenceTransformer(folder)` opens.
 
-    The folder of a biencoder opens in versions 3 to 6. It was last tried with 3.4.1, 4.1.0, 5.1.0 and 6.
-
-    Args:
-        model: A biencoder or a contextual model.
-        folder: Target folder.
-        width: Truncate the vectors of a biencoder to this many dimensions, and normalise them again.
+    The folder of a biencoder opens in versions 3 to 6. It was last tried with 3.4.1, 4.1.0, 5.1.0 and 6.2.0.
 
     Raises:
         ValueError: if the folder is not empty.
@@ -60,16 +63,11 @@ def export_sentence_transformers(model: Model, folder: str | Path, *, width: int
     if isinstance(model, ContextualModel):
         write_self_contained(model, target)
         return
-    as_sentence_transformer(model, width=width).save_pretrained(str(target), create_model_card=False)
-    write_old_settings(target, max_tokens=model.config.max_tokens)
+    save_stock_modules(as_sentence_transformer(model), target)
 
 
-def as_sentence_transformer(model: Biencoder, *, width: int | None = None) -> SentenceTransformer:
+def as_sentence_transformer(model: Biencoder) -> SentenceTransformer:
     """Return a biencoder as a SentenceTransformer, with a copy of its weights.
-
-    `width` truncates the vectors: the last linear layer is cut to it, so that vectors are normalised
-    after the truncation. `truncate_dim` alone would truncate after the normalisation, so that vectors would be shorter
-    than 1.
 
     Raises ValueError if the text of the model does not begin at position 0, which a stock module cannot express.
     """
@@ -84,11 +82,9 @@ def as_sentence_transformer(model: Biencoder, *, width: int | None = None) -> Se
         make_fast_tokenizer(model.config).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=model.config.max_tokens)
     pooling = Pooling(model.config.hidden_size, pooling_mode="mean")
-    first = _make_dense(model.mlp[0], torch.nn.GELU(), model.config.hidden_size)
-    second = _make_dense(model.mlp[2], torch.nn.Identity(), width or model.config.hidden_size)
+    first, second = _make_dense(model.mlp[0], torch.nn.GELU()), _make_dense(model.mlp[2], torch.nn.Identity())
     modules = [transformer, pooling, first, second, Normalize()]
-    device = str(model.device)
-    return SentenceTransformer(modules=modules, prompts=prompts, device=device, truncate_dim=width).eval()
+    return SentenceTransformer(modules=modules, prompts=prompts, device=str(model.device)).eval()
 
 
 def _add_unused_pooler(backbone: PreTrainedModel) -> PreTrainedModel:
@@ -204,38 +200,61 @@ def _check_kind(folder: Path) -> None:
         )
 
 
-def _make_dense(linear: torch.nn.Module, activation: torch.nn.Module, width: int) -> Dense:
+def _make_dense(linear: torch.nn.Module, activation: torch.nn.Module) -> Dense:
     weights = linear.state_dict()
-    dense = Dense(weights["weight"].shape[1], width, activation_function=activation)
-    # Rows of a linear layer are its outputs, so the first rows give the first dimensions.
-    dense.linear.load_state_dict({name: weight[:width] for name, weight in weights.items()})
+    dense = Dense(weights["weight"].shape[1], weights["weight"].shape[0], activation_function=activation)
+    dense.linear.load_state_dict(weights)
     return dense
 
 
-def write_old_settings(folder: Path, *, max_tokens: int) -> None:
-    """Rewrite the settings of a saved folder of stock modules so that sentence-transformers 3 to 6 can read them.
+def save_stock_modules(model: SentenceTransformer, folder: Path) -> None:
+    """Save a model of stock modules so that sentence-transformers 3 to 6 can open it, with transformers 4 and 5.
 
-    Version 6 moved its modules and added settings that earlier versions reject. The earlier form opens in all versions,
-    with transformers 4 and 5.
+    Version 6 moved its modules and added settings that earlier versions reject. The earlier form opens in all versions.
     """
+    model.save_pretrained(str(folder), create_model_card=False)
     modules = read_json(folder / "modules.json")
-    for module in modules:
-        kind = str(module["type"]).rpartition(".")[2]
-        module["type"] = f"{OLD_MODULES}.{kind}"
-        path = folder / str(module["path"]) / "config.json"
-        if kind == "Pooling":
-            write_json(path, _make_old_pooling_settings(json_object(path)))
-        elif kind == "Dense":
+    write_json(folder / "modules.json", [{**module, "type": _get_old_type(module["type"])} for module in modules])
+    for module, files in _iter_modules(model, folder):
+        path = files / "config.json"
+        if isinstance(module, Pooling):
+            write_json(path, _make_old_pooling_settings(module))
+        elif isinstance(module, Dense):
             settings = json_object(path)
             write_json(path, {name: settings[name] for name in DENSE_SETTINGS})
-    write_json(folder / "modules.json", modules)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
-    path = folder / "tokenizer_config.json"
-    # transformers 4 does not know the class name that transformers 5 writes
-    write_json(path, json_object(path) | {"tokenizer_class": "PreTrainedTokenizerFast"})
+        elif isinstance(module, Transformer):
+            settings = {
+                "max_seq_length": module.max_seq_length,
+                "do_lower_case": getattr(module, "do_lower_case", False),
+            }
+            write_json(files / "sentence_bert_config.json", settings)
+            _write_old_tokenizer_settings(files / "tokenizer_config.json")
+        elif isinstance(module, Router):
+            settings = json_object(files / "router_config.json")
+            types = {name: _get_old_type(kind) for name, kind in settings["types"].items()}
+            write_json(files / "router_config.json", settings | {"types": types})
 
 
-def _make_old_pooling_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    width = settings.get("embedding_dimension", settings.get("word_embedding_dimension"))
-    modes = {f"pooling_mode_{name}": name == "mean_tokens" for name in POOLINGS}
-    return {"word_embedding_dimension": width, **modes, "include_prompt": settings.get("include_prompt", True)}
+def _get_old_type(kind: str) -> str:
+    return f"{OLD_MODULES}.{kind.rpartition('.')[2]}"
+
+
+def _make_old_pooling_settings(pooling: Pooling) -> dict[str, Any]:
+    modes = {pooling.pooling_mode} if isinstance(pooling.pooling_mode, str) else {*pooling.pooling_mode}
+    unknown = modes - POOLINGS.keys()
+    if unknown:
+        raise ValueError(f"pooling {sorted(unknown)} is unknown to sentence-transformers before 6")
+    flags = {f"pooling_mode_{old}": mode in modes for mode, old in POOLINGS.items()}
+    return {"word_embedding_dimension": pooling.embedding_dimension, **flags, "include_prompt": pooling.include_prompt}
+
+
+def _write_old_tokenizer_settings(path: Path) -> None:
+    """Rewrite what transformers 5 stores in another form than 4 reads."""
+    if not path.is_file():
+        return
+    settings = json_object(path)
+    if settings.get("tokenizer_class") == "TokenizersBackend":
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(settings.get("extra_special_tokens"), list):
+        settings["additional_special_tokens"] = settings.pop("extra_special_tokens")
+    write_json(path, settings)

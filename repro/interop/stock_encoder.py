@@ -1,8 +1,7 @@
-"""Wrapper that lets models of sentence-transformers be scored like ours: prompts, similarity, digest of settings."""
+"""Wrapper that lets models of sentence-transformers be scored like ours: prompts and similarity."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
-FILE_FIELDS = ("_name_or_path", "transformers_version", "architectures")
-"""Settings about the origin of a model's files. They have no effect on its vectors."""
 ROLES = ("query", "document")
 DOCUMENT_PROMPT_NAMES = ("document", "passage", "corpus")
 """Accepted names of the document prompt. The first one that is not empty is used."""
@@ -88,27 +85,8 @@ class StockEncoder:
         return [name for name, text in self.theirs.prompts.items() if text and text not in used]
 
     @property
-    def decides(self) -> dict[str, Any]:
-        """Everything except the weights that decides its vectors, as plain values: modules, settings, tokenizer."""
-        modules = [_describe_module(module) for module in self.theirs]
-        # those of the routes of a Router
-        described = [self.theirs, *self.theirs]
-        routes = [
-            [*_describe_module(module), *_describe_transformer(module)]
-            for module in self.theirs.modules()
-            if hasattr(module, "get_config_dict") and module not in described
-        ]
-        config, tokenizer = _describe_transformer(self.theirs[0])
-        return {
-            "modules": modules,
-            "config": config,
-            "tokenizer": tokenizer,
-            "truncated_to": self.theirs.truncate_dim,
-        } | ({"routes": routes} if routes else {})
-
-    @property
     def settings(self) -> Mapping[str, Any]:
-        """Its provenance in a score, as plain values. These settings decide its scores too."""
+        """Its provenance in a score, as plain values."""
         return {
             "prompts": dict(self.theirs.prompts),
             "prompts_used": self.role_prompts,
@@ -149,44 +127,3 @@ class StockEncoder:
         """Return the name of the prompt of a role, the role itself if it has none: the library adds an empty one."""
         names = DOCUMENT_PROMPT_NAMES if role == "document" else (role,)
         return next((name for name in names if self.theirs.prompts.get(name)), role)
-
-
-def _describe_module(module: Any) -> list[Any]:
-    return [type(module).__name__, _to_plain(getattr(module, "get_config_dict", dict)())]
-
-
-def _describe_transformer(module: Any) -> tuple[Any, Any]:
-    """Return the configuration of a module's transformer, if it has one, and its tokenizer."""
-    transformer = getattr(module, "auto_model", None)
-    config = {} if transformer is None else transformer.config.to_dict()
-    config = {name: value for name, value in config.items() if name not in FILE_FIELDS}
-    return _to_plain(config), _describe_tokenizer(getattr(module, "tokenizer", None))
-
-
-def _describe_tokenizer(tokenizer: Any) -> Any:
-    """Return everything that decides the tokens of a text, as plain values."""
-    # Word embeddings and bags of words split texts by rules of their own, or by those of a wrapped tokenizer.
-    splits_words = hasattr(tokenizer, "set_vocab")
-    if splits_words and hasattr(tokenizer, "tokenizer"):
-        return _describe_tokenizer(tokenizer.tokenizer)
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(backend, "to_str"):
-        content: Any = backend.to_str()
-    elif splits_words:
-        content = [type(tokenizer).__name__, _to_plain(vars(tokenizer))]
-    else:
-        # The repr of a tokenizer leaves out most of a long vocabulary.
-        content = [repr(tokenizer), getattr(tokenizer, "get_vocab", dict)()]
-    side = getattr(tokenizer, "truncation_side", "right")
-    return content if side == "right" else [side, content]
-
-
-def _to_plain(values: Any) -> Any:
-    """Return nested values as JSON has them. The routes of a Router have pairs as keys, word lists may be sets."""
-    if isinstance(values, Mapping):
-        return {str(name): _to_plain(value) for name, value in sorted(values.items(), key=lambda item: str(item[0]))}
-    if isinstance(values, set | frozenset):
-        return sorted(map(str, values))
-    if isinstance(values, list | tuple):
-        return [_to_plain(value) for value in values]
-    return json.loads(json.dumps(values, default=str))

@@ -19,7 +19,7 @@ from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
 from repro.data.wording import identify_text
 from repro.evaluate.collections import Collection
-from repro.interop.arguments import BM25
+from repro.interop.arguments import BM25, MINILM
 from repro.interop.named_runs import find_named_run
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
@@ -163,8 +163,12 @@ def review_seen_queries(
                 if name in seen_queries
             }
             lines.append(_format_seen_line(source, counts[source], _count_queries(collections), left_out=leave_out))
+    lines += [
+        _format_unknown_line(source)
+        for source in models
+        if has_unknown_training(source) and (leave_out or source != MINILM)
+    ]
     if leave_out:
-        lines += [_format_unknown_line(source) for source in models if has_unknown_training(source)]
         suite, remaining = drop_seen_queries(suite, collections, list(seen.values()))
         lines.append(_format_dropped_line(collections, remaining))
         collections = remaining
@@ -192,8 +196,8 @@ def has_unknown_training(source: str) -> bool:
 
 def _format_unknown_line(source: str) -> str:
     return (
-        f"warning: --leave-out-seen: the training queries of {source} are unknown, not on this machine or too many, so not "
-        "all of them are left out"
+        f"warning: the training queries of {source} are unknown, not on this machine or too many: queries of this suite "
+        "may be among them"
     )
 
 

@@ -23,7 +23,7 @@ from repro.data.paper.quirks import Quirks
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import evaluate_bm25
 from repro.interop.comparison import Column, compute_differences
-from repro.interop.opening import open_suite
+from repro.interop.corpus import open_suite
 from repro.report.query_scores import QueryScores
 from tests.commands import ignore
 from tests.data.files import write_rows

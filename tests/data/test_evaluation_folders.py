@@ -11,8 +11,7 @@ from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
 from repro.data.paper.quirks import Quirks
 from repro.evaluate.collections import read_collections
-from repro.interop.corpus import find_corpus
-from repro.interop.opening import describe_name_clash, open_suite
+from repro.interop.corpus import describe_name_clash, find_corpus, open_suite
 from repro.pipeline.corpora import check_available, make_corpus_stage
 from repro.spec import base
 from tests.commands import run_command
@@ -142,7 +141,7 @@ def test_known_split_is_not_required(tmp_path: Path) -> None:
     collection = make_judged(SIZE, "msmarco")
     write_beir_folder(tmp_path / "msmarco", collection)
     assert import_source(tmp_path / "msmarco", name="mine").notes == ()
-    documents, _ = find_corpus("mine").read()
+    documents = find_corpus("mine").read()
     assert documents == dict(zip(collection.document_ids, collection.documents, strict=True))
     (tmp_path / "msmarco" / "qrels" / "test.tsv").rename(tmp_path / "msmarco" / "qrels" / "dev.tsv")
     notes = import_source(tmp_path / "msmarco", name="other").notes

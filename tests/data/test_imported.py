@@ -323,9 +323,7 @@ def test_negatives_and_low_rows_are_searched(tmp_path: Path) -> None:
         evaluate_bm25(load_run_suite(base("smoke", corpus=corpus.corpus, suite="mine"))).metrics["mine/mean/ndcg_at_10"]
         < 1
     )
-    assert {*find_corpus("mine").read()[0].values()} >= {
-        text for text in collection.documents if not text.startswith("p")
-    }
+    assert {*find_corpus("mine").read().values()} >= {text for text in collection.documents if not text.startswith("p")}
 
 
 def test_one_identity_of_a_query(tmp_path: Path) -> None:
@@ -376,7 +374,7 @@ def test_given_ids_do_not_replace_documents(tmp_path: Path) -> None:
     exam = tmp_path / "exam"
     write_beir_folder(exam, Retrieval("exam", ("pair-1",), ("text",), ("q",), ("ask",), {"q": {"pair-1": 1}}))
     import_rows(tmp_path, evaluate_on=exam)
-    documents, _ = find_corpus("mine").read()
+    documents = find_corpus("mine").read()
     assert len(documents) == 401 and documents["evaluation-pair-1"] == "text"
 
 
@@ -400,9 +398,9 @@ def test_all_documents_of_a_beir_folder_are_searched(tmp_path: Path) -> None:
     with (tmp_path / "c" / "corpus.jsonl").open("a") as file:
         file.writelines(f'{{"_id": "x{n}", "text": "unjudged text {n}"}}\n' for n in range(100))
     corpus = import_source(tmp_path / "c", name="mine")
-    assert len(open_collection(corpus).documents) == len(find_corpus("mine").read()[0]) == 400
+    assert len(open_collection(corpus).documents) == len(find_corpus("mine").read()) == 400
     assert corpus.found.num_kept == 300
     # given queries search the documents that were given with them
     write_beir_folder(tmp_path / "exam", make_judged(3))
     other = import_source(tmp_path / "c", name="other", evaluate_on=tmp_path / "exam")
-    assert len(open_collection(other).documents) == 3 and len(find_corpus("other").read()[0]) == 400
+    assert len(open_collection(other).documents) == 3 and len(find_corpus("other").read()) == 400

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Router
-from sentence_transformers.sentence_transformer.modules import BoW, Pooling, StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from typer.testing import CliRunner
 
 from repro.cli.main import app
@@ -18,9 +18,10 @@ from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import score, search
+from repro.interop.evaluating import describe_model
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, open_sentence_transformers
-from repro.interop.stock_encoder import TEXTS_PER_BLOCK, StockEncoder
+from repro.interop.stock_encoder import TEXTS_PER_BLOCK
 from tests.commands import run_command
 from tests.interop.small import WORDS, make_collection, make_model
 
@@ -51,23 +52,17 @@ def test_unlimited_length_is_scored(things: Retrieval) -> None:
     assert result["metrics"]["things/things/ndcg_at_10"] > 0
 
 
-def test_changed_tokenizer_is_another_model(things: Retrieval) -> None:
-    """A late word of the vocabulary and the side of truncation decide vectors, so cached scores do not apply."""
-    tokenizer = load_tokenizer("minilm")
-    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
-    static.save_pretrained("static", create_model_card=False)
-    write_stock("stock")
-    path = next(Path("static").rglob("tokenizer.json"))
-    changed = json.loads(path.read_text())
-    vocabulary = changed["model"]["vocab"]
-    vocabulary["weather"], vocabulary["winter"] = vocabulary["winter"], vocabulary["weather"]
-    config = next(Path("stock").rglob("tokenizer_config.json"))
-    contents = {path: changed, config: json.loads(config.read_text()) | {"truncation_side": "left"}}
-    for folder, (file, content) in zip(("static", "stock"), contents.items(), strict=True):
-        before = open_model(folder).model.decides
-        assert open_model(folder).model.decides == before
-        file.write_text(json.dumps(content))
-        assert open_model(folder).model.decides != before
+def test_changed_file_is_another_model(things: Retrieval) -> None:
+    """A word of the vocabulary and the side of truncation decide vectors, so cached scores do not apply."""
+    write_stock("model")
+    tokenizer, config = Path("model", "tokenizer.json"), Path("model", "tokenizer_config.json")
+    digests = [describe_model(open_model("model"))["weights"]]
+    assert digests == [describe_model(open_model("model"))["weights"]]
+    tokenizer.write_text(tokenizer.read_text().replace('"winter"', '"Winter"'))
+    digests.append(describe_model(open_model("model"))["weights"])
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"truncation_side": "left"}))
+    digests.append(describe_model(open_model("model"))["weights"])
+    assert len({*digests}) == 3
 
 
 def write_stock(folder: str, **settings: Any) -> SentenceTransformer:
@@ -90,7 +85,7 @@ def compute_ndcg(theirs: SentenceTransformer, things: Retrieval, **options: Any)
     return float(score(hits, things.judgements)["ndcg_at_10"].mean())
 
 
-def test_inner_products_score_every_width(things: Retrieval) -> None:
+def test_similarity_decides_scores(things: Retrieval) -> None:
     """The scores of each similarity are cached separately."""
     theirs = write_stock("model", similarity_fn_name="cosine")
     scores = {}
@@ -98,11 +93,9 @@ def test_inner_products_score_every_width(things: Retrieval) -> None:
         settings = Path("model", "config_sentence_transformers.json")
         settings.write_text(settings.read_text().replace('"cosine"', f'"{name}"'))
         theirs.similarity_fn_name = name
-        result = evaluate("model", "--width", "4")
+        result = evaluate("model")
         scores[name] = result["metrics"]["things/things/ndcg_at_10"]
         assert scores[name] == pytest.approx(compute_ndcg(theirs, things), abs=1e-6)
-        narrow = compute_ndcg(theirs, things, truncate_dim=4)
-        assert result["metrics"]["things+width4/things/ndcg_at_10"] == pytest.approx(narrow, abs=1e-6)
         assert result["provenance"]["model"]["similarity"] == name
     assert abs(scores["dot"] - scores["cosine"]) > 0.01
 
@@ -203,27 +196,3 @@ def test_model_without_prompts_is_reported(things: Retrieval) -> None:
 def test_type_of_weights_is_recorded(things: Retrieval) -> None:
     write_stock("model").to(torch.float16).save_pretrained("half", create_model_card=False)
     assert [evaluate(name)["provenance"]["machine"]["dtype"] for name in ("model", "half")] == ["float32", "float16"]
-
-
-def test_modules_of_a_route_decide_its_vectors() -> None:
-    """The keys of a Router's settings are pairs."""
-
-    def describe(mode: str) -> Any:
-        stock = as_sentence_transformer(make_model("biencoder"))
-        pooling = Pooling(stock[1].embedding_dimension, pooling_mode=mode)
-        routes = {"query": [stock[0], pooling], "document": [stock[0], Pooling(stock[1].embedding_dimension)]}
-        router = Router(routes, default_route="document", route_mappings={("query", "text"): "query"})
-        return StockEncoder(SentenceTransformer(modules=[router], device="cpu")).decides
-
-    assert describe("mean") == describe("mean") != describe("cls")
-
-
-def test_word_tokenizer_decides_vectors() -> None:
-    """Its description is the same in every process, so it names no address in memory."""
-
-    def describe(*stop_words: str) -> str:
-        words = BoW(vocab=["pump", "valve", "the"])
-        words.tokenizer.stop_words = set(stop_words)
-        return json.dumps(StockEncoder(SentenceTransformer(modules=[words], device="cpu")).decides)
-
-    assert describe("the") == describe("the") != describe() and " at 0x" not in describe()

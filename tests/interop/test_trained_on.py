@@ -12,7 +12,7 @@ from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
 from repro.execute import execute
-from repro.interop.opening import open_suite
+from repro.interop.corpus import open_suite
 from repro.interop.trained_on import find_seen_queries, find_training_run, has_unknown_training, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import find_run_by_id, read_runs
@@ -77,6 +77,20 @@ def test_trained_queries_are_counted(desk: Path, run: str) -> None:
     (Path("transformers") / "trained_on.json").unlink()
     result = json.loads(run_command(*words, "--compare", "transformers", "again", "--json"))
     assert result["provenance"]["trained_on"] == {"again": expected}
+
+
+def test_unknown_training_text_is_warned_about(desk: Path, run: str, tmp_path: Path) -> None:
+    """The library's own fine-tuning saves a folder without trained_on.json."""
+    from sentence_transformers import SentenceTransformer
+
+    run_command("export", run, str(tmp_path / "exported"), "--to", "sentence-transformers")
+    theirs = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
+    theirs.save_pretrained(str(tmp_path / "tuned"), create_model_card=False)
+    words = ("evaluate", "--suite", "zoo", "--no-bm25", "--model")
+    for name, is_warned in (("exported", False), ("tuned", True)):
+        output = " ".join(run_command(*words, str(tmp_path / name)).split())
+        assert (f"training queries of {tmp_path / name} are unknown" in output) == is_warned
+        assert "stores no prompts" not in output
 
 
 def test_missing_corpus_of_an_export_is_named(

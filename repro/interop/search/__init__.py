@@ -1,1 +1,0 @@
-"""Search a corpus with a model from the command line."""
