@@ -6,12 +6,14 @@ Files that must survive a power loss are synced before the rename.
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -51,15 +53,22 @@ def atomic_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
 def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
     """Yield a temporary folder, sync it, and rename it to `path` if the block succeeds.
 
-    If another process created `path` first, its folder stays and this one is removed.
+    If another process created `path` first, its folder stays and this one is removed. With `must_be_first`, folders
+    that killed writers of `path` left are removed. A living writer holds a lock on its folder.
 
     Raises:
         ValueError: with `must_be_first`, if another process was first. Use it if the content depends on the writer.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if must_be_first:
+        _remove_dead_parts(path)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     part.mkdir()
+    lock = os.open(part, os.O_RDONLY)
     try:
+        # a disk without locks keeps leftovers
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield part
         # The folder itself comes last, because its list of names must not refer to unwritten files.
         for entry in [*part.rglob("*"), part]:
@@ -77,7 +86,21 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
                 raise ValueError(message) from None
         sync(path.parent)
     finally:
+        os.close(lock)
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _remove_dead_parts(path: Path) -> None:
+    """Remove the temporary folders of `path` that no living process has locked."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        # it is locked, or another process has removed it
+        with suppress(OSError):
+            lock = os.open(part, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(part, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Adapted folders hold stock modules with the vectors W (x − m). Corpora are read in several formats."""
 
+import fcntl
 import json
 import os
 import shlex
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
@@ -26,7 +28,7 @@ from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment
-from tests.commands import ignore, run_command
+from tests.commands import get_exit_code, ignore, run_command
 from tests.data.files import write_rows
 from tests.interop.small import TEXTS, WORDS, make_model
 
@@ -262,6 +264,45 @@ def test_adapted_folder_scores_like_whitening(tmp_path: Path, name: str) -> None
     path = f"{suite}/mean/ndcg_at_10"
     assert program == "repro" and compared["beside"]["plain"][path] == whitened[path]
     assert compared["metrics"][path] == pytest.approx(whitened[f"{suite}+whitened/mean/ndcg_at_10"], abs=1e-6)
+
+
+@pytest.mark.parametrize("verb", ["export", "adapt"])
+def test_leftovers_of_killed_writers_are_removed(tmp_path: Path, verb: str) -> None:
+    """Only those of dead writers of the same folder."""
+    make_model("biencoder").save_pretrained(tmp_path / "ours")
+    corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+    dead, living, other = (tmp_path / f".{name}.part" for name in ("out.1", "out.2", "another.1"))
+    for folder in (dead, living, other):
+        folder.mkdir()
+        (folder / "model.safetensors").touch()
+    options = {"export": ("--to", "transformers"), "adapt": ("--corpus", str(corpus), "--to")}[verb]
+    lock = os.open(living, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    target = str(tmp_path / "out")
+    words = (target, *options) if verb == "export" else (*options, target)
+    run_command(verb, str(tmp_path / "ours"), *words)
+    os.close(lock)
+    assert not dead.exists() and living.exists() and other.exists() and (tmp_path / "out" / "README.md").is_file()
+
+
+@pytest.mark.parametrize("verb", ["export", "adapt"])
+def test_full_disk_is_one_line(
+    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """safetensors has an error of its own for it. Nothing stays behind."""
+    make_model("biencoder").save_pretrained(tmp_path / "ours")
+    corpus = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    for place in ("transformers.modeling_utils.safe_save_file", "repro.model.encoding.save_file"):
+        monkeypatch.setattr(place, fail)
+    target = str(tmp_path / "out")
+    words = {"export": (target, "--to", "transformers"), "adapt": ("--corpus", str(corpus), "--to", target)}[verb]
+    assert get_exit_code(verb, str(tmp_path / "ours"), *words) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == []
 
 
 def test_contextual_models_are_refused(tmp_path: Path) -> None:

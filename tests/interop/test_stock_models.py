@@ -184,6 +184,19 @@ def test_lost_weight_is_refused(things: Retrieval, in_route: bool) -> None:
         open_model("model")
 
 
+@pytest.mark.parametrize("module", ["", "2_Dense"])
+def test_pickled_weights_are_refused(things: Retrieval, module: str) -> None:
+    """They are named before a library reads one."""
+    write_stock("model")
+    weights = Path("model", module, "model.safetensors")
+    pickle = weights.with_name("pytorch_model.bin")
+    torch.save(load_file(weights), pickle)
+    assert open_model("model").model.similarity == "cosine", "unused next to safetensors"
+    weights.unlink()
+    with pytest.raises(ValueError, match=str(pickle)):
+        open_model("model")
+
+
 def test_model_without_prompts_is_reported(things: Retrieval) -> None:
     for prompts, is_reported in (({}, True), ({"query": "query: "}, False)):
         write_stock("model", prompts=prompts)
