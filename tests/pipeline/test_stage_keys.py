@@ -1,6 +1,7 @@
 """Stage keys contain all that decides the content of a stage and nothing else, so that existing stages stay valid."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,21 @@ def test_new_weights_make_new_embeddings(folder: Path, monkeypatch: pytest.Monke
     assert after != before and hashed[num_hashed:] == [weights.name]
     (folder / "README.md").write_text("another")
     assert get_title() == after, "a README does not change the model"
+
+
+def test_silently_replaced_weights_change_the_key(folder: Path) -> None:
+    """Other weights of the same size and time, as `cp -p` writes them, in place and as another file."""
+    run = replace(RUN, surrogate=str(folder), filter_model=None)
+    (weights,) = folder.rglob("*.safetensors")
+    before, content = weights.stat(), weights.read_bytes()
+    titles = [StageGraph(run).embeddings.title]
+    for target in (weights, folder / "other"):
+        content = content[:-1] + bytes([content[-1] ^ 1 if target == weights else content[-1] ^ 2])
+        target.write_bytes(content)
+        os.utime(target, ns=(before.st_atime_ns, before.st_mtime_ns))
+        target.replace(weights)
+        titles.append(StageGraph(run).embeddings.title)
+    assert len({*titles}) == 3
 
 
 @pytest.mark.parametrize(("name", "changes_tokens"), [("model.safetensors", False), ("tokenizer.json", True)])

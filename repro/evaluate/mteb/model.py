@@ -14,7 +14,6 @@ The kind of context, its seed and its size are `experiment_kwargs`, which mteb i
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +59,6 @@ class MtebModel(AbsEncoder):
         context_seed: int = 0,
         fixed_context: Sequence[str] = (),
         revision: str | None = None,
-        loader: Callable[..., Any] | None = None,
-        method: str | None = None,
     ) -> None:
         """Wrap a model. Wrap it again after its weights have changed, since results are cached by their digest.
 
@@ -73,15 +70,13 @@ class MtebModel(AbsEncoder):
             context_seed: Seed of the draw.
             fixed_context: Documents for "fixed", for example of an unrelated corpus.
             revision: Default: the digest of the weights.
-            loader: Function that mteb calls to load the model again.
-            method: The earlier name of `context`, with "corpus" for "own". Deprecated.
         """
         self.model = model
-        self.context = _read_context(context, method) if isinstance(model, ContextualModel) else "none"
+        self.context = context if isinstance(model, ContextualModel) else "none"
         self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
         self.mteb_model_meta = build_model_meta(
-            model, name=name, experiment=self._describe_context(), revision=revision, loader=loader
+            model, name=name, experiment=self._describe_context(), revision=revision
         )
         self._tokenizer = load_tokenizer(model.config.tokenizer)
         # implements mteb's encoder except its constructor, which takes a name
@@ -193,51 +188,26 @@ class SurrogateForMteb(AbsEncoder):
 
 
 def build_model_meta(
-    model: Model,
-    *,
-    name: str,
-    experiment: Mapping[str, Any],
-    revision: str | None = None,
-    loader: Callable[..., Any] | None = None,
+    model: Model, *, name: str, experiment: Mapping[str, Any], revision: str | None = None
 ) -> ModelMeta:
-    """Return complete metadata. The default revision is the digest of the model, so other weights are another model."""
-    config = model.config
-    num_parameters = sum(weight.numel() for weight in model.parameters())
-    num_bytes = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    """Return the metadata. The default revision is the digest of the model, so other weights are another model."""
+    config, weights = model.config, list(model.parameters())
     num_embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))
-    return ModelMeta(
-        loader=loader,
-        loader_kwargs={},
-        name=name,
-        revision=revision or compute_model_digest(model),
-        release_date=None,
-        languages=["eng-Latn"],
-        n_parameters=num_parameters,
-        n_embedding_parameters=num_embeddings,
-        memory_usage_mb=round(num_bytes / MEBIBYTE, 1),
-        max_tokens=config.max_tokens,
-        embed_dim=config.hidden_size,
-        license=None,
-        open_weights=True,
-        public_training_code=None,
-        public_training_data=None,
-        framework=["PyTorch", "Transformers", "safetensors"],
-        reference=None,
-        similarity_fn_name=ScoringFunction.COSINE,
-        use_instructions=config.prompts != "none",
-        training_datasets=None,
-        model_type=["dense"],
-        modalities=["text"],
-        experiment_kwargs=dict(experiment) or None,
+    return ModelMeta.create_empty(
+        {
+            "name": name,
+            "revision": revision or compute_model_digest(model),
+            "languages": ["eng-Latn"],
+            "n_parameters": sum(weight.numel() for weight in weights),
+            "n_embedding_parameters": num_embeddings,
+            "memory_usage_mb": round(sum(weight.numel() * weight.element_size() for weight in weights) / MEBIBYTE, 1),
+            "max_tokens": config.max_tokens,
+            "embed_dim": config.hidden_size,
+            "similarity_fn_name": ScoringFunction.COSINE,
+            "use_instructions": config.prompts != "none",
+            "experiment_kwargs": dict(experiment) or None,
+        }
     )
-
-
-def _read_context(context: str, method: str | None) -> str:
-    """Return the kind of context. `method` is its earlier name, and "corpus" the earlier value for "own"."""
-    kind = context if method is None else method
-    if method is not None or kind == "corpus":
-        warnings.warn('MtebModel takes context="own" instead of method="corpus"', DeprecationWarning, stacklevel=3)
-    return "own" if kind == "corpus" else kind
 
 
 def _check_needs_no_corpus(task_metadata: TaskMetadata) -> None:
