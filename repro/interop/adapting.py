@@ -41,7 +41,7 @@ from repro.interop.stock_encoder import DOT, StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.biencoder import Biencoder
 from repro.model.progress import make_encoding_reporter
-from repro.storage.files import atomic_folder
+from repro.storage.files import atomic_folder, remove_dead_parts
 from repro.text import count_noun
 
 
@@ -63,6 +63,7 @@ def adapt_model(source: str, corpus: str, folder: Path, *, progress: Progress = 
     texts = read_distinct_documents(found, progress)
     model = open_stock(source, progress)
     adapted = append_map(model, fit_whitening_map(model, texts, progress, role=found.document_role))
+    remove_dead_parts(folder)
     # An empty folder is replaced.
     with atomic_folder(folder, must_be_first=True) as part:
         save_stock_modules(adapted, part)

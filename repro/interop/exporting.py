@@ -12,7 +12,7 @@ from repro.interop.opening import Opened, open_model
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import TextEncoder
-from repro.storage.files import atomic_file, atomic_folder
+from repro.storage.files import atomic_file, atomic_folder, remove_dead_parts
 
 CARD = "README.md"
 CARD_TEXTS = '["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]'
@@ -71,6 +71,7 @@ def export_model(
     warnings = []
     if isinstance(opened.model, ContextualModel) and opened.model.context_CE is not None:
         warnings.append(f"warning: the context stored in {source} is not exported: call set_context on the new folder")
+    remove_dead_parts(folder)
     # An empty folder is replaced.
     with atomic_folder(folder, must_be_first=True) as part:
         _write(opened.ours, part, to)

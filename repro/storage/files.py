@@ -53,15 +53,13 @@ def atomic_file(path: Path, *, lasts: bool = False) -> Iterator[Path]:
 def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
     """Yield a temporary folder, sync it, and rename it to `path` if the block succeeds.
 
-    If another process created `path` first, its folder stays and this one is removed. With `must_be_first`, folders
-    that killed writers of `path` left are removed. A living writer holds a lock on its folder.
+    If another process created `path` first, its folder stays and this one is removed. The writer holds a lock on its
+    folder, so that `remove_dead_parts` leaves it alone.
 
     Raises:
         ValueError: with `must_be_first`, if another process was first. Use it if the content depends on the writer.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if must_be_first:
-        _remove_dead_parts(path)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     part.mkdir()
     lock = os.open(part, os.O_RDONLY)
@@ -90,8 +88,8 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _remove_dead_parts(path: Path) -> None:
-    """Remove the temporary folders of `path` that no living process has locked."""
+def remove_dead_parts(path: Path) -> None:
+    """Remove the temporary folders that killed processes left in `atomic_folder(path)`. Those of living ones are locked."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         # it is locked, or another process has removed it
         with suppress(OSError):

@@ -73,7 +73,6 @@ def test_corpus_has_table_and_json() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("export RUN out --to sentence-transformers --width 9999", "9999 does not divide 32"),
         ("export RUN out --to onnx", "unknown format 'onnx'"),
         ("export RUN . --to transformers", "is the current folder"),
         ("export RUN full --to transformers", "is not empty"),
@@ -87,7 +86,6 @@ def test_corpus_has_table_and_json() -> None:
         ("explain-batch", "which run"),
         ("explain-batch table1 --scale smoke --where sampler=nope", "sampler='nope' is unknown"),
         ("explain-batch table1 --scale smoke --where batch_size=77", "has batch_size 16$"),
-        ("export RUN out --to transformers --width 8", "--width=8 with --to transformers"),
     ],
 )
 def test_impossible_words_are_refused_before_imports(
