@@ -183,8 +183,8 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     check_options(request, {source: runs.get(source) or opened[source].config for source in models}, sources)
     whole = open_suite(request.suite, progress)
     collections = read_collections(whole)
-    opened |= {source: _open(source, request, progress) for source in runs}
     review = review_seen_queries(sources, whole, collections, progress, leave_out=request.leave_out_seen)
+    opened |= {source: _open(source, request, progress) for source in runs}
     suite = review.suite
     target = folder or get_default_folder(request, whole.name)
     evaluator = _Evaluator(request, suite, review.collections, whole, collections, target, progress)
