@@ -274,7 +274,7 @@ def test_equal_names_are_refused(desk: Path) -> None:
         open_suite("zoo")
     shutil.rmtree("zoo/so near")
     Path("zoo/so-near").rename("zoo/given")
-    with pytest.raises(ValueError, match="name both a dataset and a mean"):
+    with pytest.raises(ValueError, match=r"\['given'\] name more than one"):
         open_suite("zoo")
 
 

@@ -45,7 +45,6 @@ def refuse(*arguments: object) -> Never:
         (f"evaluate --compare {PLAIN} {BLIND} --suite planted --context own --context wrong", "without documents"),
         (f"search {BLIND} x --corpus planted --context own", "without documents.*: leave out --context$"),
         (f"search {WITHOUT_NULL} x --corpus planted --context null", "--context null: .*sequence_dropout=0"),
-        (f"export {SMOKE} x --to official", "--to transformers or --to sentence-transformers"),
     ],
 )
 def test_impossible_requests_train_nothing(
