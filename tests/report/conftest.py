@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from repro.planning import claim_text
+from repro.report import claim_text
 from repro.report import artefacts, markdown_pages, sections
 from repro.report.artefacts import judgements as judge
 from repro.spec.registry import experiments
