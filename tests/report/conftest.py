@@ -4,8 +4,7 @@ from functools import cache
 
 import pytest
 
-from repro.report import claim_text
-from repro.report import artefacts, markdown_pages, sections
+from repro.report import artefacts, claim_text, markdown_pages, sections
 from repro.report.artefacts import judgements as judge
 from repro.spec.registry import experiments
 from repro.statistics.judge import Judgement
