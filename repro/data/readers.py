@@ -78,7 +78,7 @@ def read_foreign_rows(
     columns, used = columns or Columns(), {} if used is None else used
     in_file: dict[str, tuple[str, ...]] = {}
     chosen: Chosen = {}
-    last_names: tuple[str, ...] = ()
+    last_names: tuple[str, ...] | None = None
 
     def select(names: Sequence[str]) -> list[str]:
         read = [name for found in columns.choose(names).values() for name in found]

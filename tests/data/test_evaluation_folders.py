@@ -187,6 +187,6 @@ def test_unjudged_queries_are_counted_at_import(tmp_path: Path, name: str) -> No
 def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> None:
     source = write_rows(tmp_path / "x.jsonl", [{"query": "a", "document": "b"}])
     write_beir_folder(tmp_path / name, make_judged(3, name))
-    with pytest.raises(ValueError, match="name both a dataset and a mean"):
+    with pytest.raises(ValueError, match="name more than one"):
         import_source(source, name="mine", evaluate_on=tmp_path / name)
     assert not list((tmp_path / "home").glob("corpora/*"))

@@ -170,6 +170,7 @@ MALFORMED = [
     ("x.jsonl", GOOD + b'{"query": \n', "line 2: no JSON"),
     ("x.jsonl", b"[" * 100_000, "line 1: no JSON"),
     ("x.jsonl", GOOD + b"[1]\n", "line 2: .*a list"),
+    ("x.jsonl", b"{}\n", "line 1: no column"),
     ("x.jsonl", b'{"query": "a", "query": "c", "document": "b"}\n', "line 1: .*'query' occurs twice"),
     ("x.jsonl", GOOD + b'{"query": "\xff", "document": "b"}', "line 2: not UTF-8 at byte 11"),
     ("x.jsonl", b'{"query": "\\udc00b", "document": "b"}\n', "line 1"),  # half of a surrogate pair
