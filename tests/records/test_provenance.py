@@ -26,7 +26,7 @@ def list_imported_packages() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 modules |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
+            elif isinstance(node, ast.ImportFrom) and not node.level:
                 modules.add(str(node.module))
     return {module.partition(".")[0] for module in modules} - set(sys.stdlib_module_names) - OURS
 

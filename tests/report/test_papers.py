@@ -273,7 +273,7 @@ def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:
         records.append(record)
     monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
     lines = format_own_corpus_lines(runs, SIZES)
-    assert lines[0].startswith("your biencoder wins over BM25: +5.0 points (+5.0 to +5.0)")
+    assert lines[0].startswith("your biencoder wins over BM25: +5.0 points.")
     assert [line.split()[-2] for line in lines[2:4]] == ["60.0", "55.0"], "equal scores have no interval"
 
 

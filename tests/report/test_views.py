@@ -342,7 +342,8 @@ def test_brief_ledger_has_all_numbers(monkeypatch: pytest.MonkeyPatch, capsys: p
         assert re.findall(r"[+−]\d+\.\d+", line) == re.findall(r"[+−]\d+\.\d+", row[2]) != []
 
 
-def test_artefact_list_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
+def test_artefact_list_can_be_searched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     app(["list"], standalone_mode=False)
     lines = capsys.readouterr().out.splitlines()
     for name, (experiment, artefact) in artefacts().items():
