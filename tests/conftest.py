@@ -17,6 +17,8 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     monkeypatch.setenv("REPRO_HOME", str(home))
     # --data-dir sets REPRO_DATA in this process. Setting it first makes monkeypatch restore it after the test.
+    # The width of a table must not depend on the terminal that started the tests.
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("REPRO_DATA", "")
     monkeypatch.delenv("REPRO_DATA")
     # Each command starts without records that were already reported as damaged.

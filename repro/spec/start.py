@@ -96,7 +96,7 @@ def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> d
         if not isinstance(model, str) or model in FROM_WHEELS:
             continue
         # ORGANISATION/NAME may be a hub id: `check_model_name` asks for ./ORGANISATION/NAME if it is a folder too
-        is_plain_folder = not is_stored and "/" not in model and Path(model).is_dir()
+        is_plain_folder = not is_stored and "/" not in model and _is_folder(model)
         if _looks_like_path(model) or is_plain_folder:
             fields[name] = register_encoder(Path(model), is_start=False).name
     start = fields.get("start")
@@ -106,7 +106,7 @@ def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> d
         encoder: Encoder | None = MINILM
     elif LOCAL_NAME.fullmatch(start):
         encoder = find_encoder(start)
-    elif _looks_like_path(start) or (not is_stored and Path(start).is_dir()):
+    elif _looks_like_path(start) or (not is_stored and _is_folder(start)):
         encoder = register_encoder(Path(start), is_start=True)
     else:
         encoder = None
@@ -115,6 +115,14 @@ def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> d
     if not encoder.backbone:
         raise ValueError(f"start={start!r} was named as a surrogate or filter model: name its folder, start=FOLDER")
     return {**encoder.fields, **fields, "start": encoder.name}
+
+
+def _is_folder(name: str) -> bool:
+    """Return whether a name is a folder. A name that no file system accepts is none."""
+    try:
+        return Path(name).is_dir()
+    except OSError:
+        return False
 
 
 def _looks_like_path(name: str) -> bool:

@@ -92,7 +92,7 @@ def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsy
 def test_own_corpus_becomes_a_model(example: Import, tmp_path: Path, capsys: Output) -> None:
     summary = example("own_corpus").main(tmp_path, num_pairs=500, scale="smoke", num_steps=4)
     output = capsys.readouterr().out
-    assert "500 pairs given" in output and all(
+    assert "500 pairs read" in output and all(
         name in output for name in ("your biencoder", "BM25", "off-the-shelf MiniLM")
     )
     assert " wins over " in summary[0]

@@ -4,6 +4,7 @@ A field is followed to what it changes: stages, batches, vectors of the untraine
 the settings of the evaluation. It is not enough that some settings have the field.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -243,10 +244,14 @@ def test_context_fields_leave_biencoder_unchanged(name: str) -> None:
 DECLARED = {**CHOICES, "trained architecture": TRAINED, "test_contexts": CONTEXTS}
 
 
+MEASURE = re.compile(r"^def (measure\w*)\(\s*inputs: Inputs,\s*model", re.MULTILINE)
+
+
 def list_measures() -> list[str]:
     """Return the modules of `repro.analyses` that have a function `measure`."""
     paths = Path(repro.analyses.__file__).parent.glob("*.py")
-    return [path.stem for path in paths if "\ndef measure(inputs: Inputs, model:" in path.read_text()]
+    functions = [(path.stem, name) for path in paths for name in MEASURE.findall(path.read_text())]
+    return [name.removeprefix("measure_") if name != "measure" else module for module, name in functions]
 
 
 IMPLEMENTED: list[tuple[str, str, Iterable[str]]] = [
