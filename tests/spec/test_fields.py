@@ -249,7 +249,7 @@ MEASURE = re.compile(r"^def (measure\w*)\(\s*inputs: Inputs,\s*model", re.MULTIL
 
 def list_measures() -> list[str]:
     """Return the modules of `repro.analyses` that have a function `measure`."""
-    paths = Path(repro.analyses.__file__).parent.glob("*.py")
+    paths = Path(repro.analyses.__file__).parent.glob("[a-z]*.py")
     functions = [(path.stem, name) for path in paths for name in MEASURE.findall(path.read_text())]
     return [name.removeprefix("measure_") if name != "measure" else module for module, name in functions]
 
