@@ -93,8 +93,9 @@ def test_unknown_module_is_refused(module: str, code: int, message: str) -> None
 def test_list_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The list and its JSON name every artefact."""
     assert {row["artefact"] for row in json.loads(run_command("list", "--json"))} == set(artefacts())
-    # A dumb terminal has 80 columns and no escape codes.
+    # A dumb terminal has no escape codes.
     monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     list_artefacts()
     lines = capsys.readouterr().out.splitlines()
