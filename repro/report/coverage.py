@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from repro.report.artefacts import load_records
 from repro.report.formats import as_markdown_table
@@ -13,9 +13,9 @@ from repro.spec import Experiment
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import experiments
 from repro.spec.scales import ORDER
-from repro.text import ABSENT
+from repro.text import ABSENT, count_noun
 
-HEADER = ("artefact", "content", "status", "claims")
+HEADER = ("artefact", "content", "replicated at", "claims")
 
 
 def make_coverage_table() -> str:
@@ -24,20 +24,34 @@ def make_coverage_table() -> str:
 
 
 def iter_rows() -> Iterator[tuple[str, ...]]:
-    """Yield the rows: paper artefacts first, in the order of the experiments."""
+    """Yield the rows: paper artefacts first, in the order of the experiments.
+
+    Artefacts that the papers do not have are left out: names without a number, and parts without a claim.
+    """
     for experiment in experiments():
         status = describe_status(experiment)
         for artefact in experiment.artefacts:
-            heading = format_heading(artefact.name)
-            if not split_name(re.sub(r"^(gte|mrl)_", "", artefact.name))[1]:
-                # ours: the papers have no such artefact
-                continue
             claims = [claim.id for claim in list_claims(experiment, artefact.name)]
-            yield heading, format_title(experiment, artefact), status, ", ".join(claims) or ABSENT
+            _, number, part = split_name(re.sub(r"^(gte|mrl)_", "", artefact.name))
+            if number and (claims or not part):
+                yield (
+                    format_heading(artefact.name),
+                    format_title(experiment, artefact),
+                    status,
+                    group_ids(claims) or ABSENT,
+                )
+
+
+def group_ids(ids: Sequence[str]) -> str:
+    """Return ids of claims with their letters joined, for example "T1.ab, C.a" for T1.a, C.a and T1.b."""
+    letters: dict[str, str] = {}
+    for prefix, letter in (id.split(".") for id in ids):
+        letters[prefix] = letters.get(prefix, "") + letter
+    return ", ".join(f"{prefix}.{''.join(sorted(joined))}" for prefix, joined in letters.items())
 
 
 def describe_status(experiment: Experiment) -> str:
-    """Return the scales with published records and their seeds, or that there are none."""
+    """Return the scales with published records and the largest number of seeds, or that there are none."""
     parts = []
     for scale in ORDER:
         runs = experiment.runs(scale) if scale in experiment.scales else ()
@@ -49,5 +63,5 @@ def describe_status(experiment: Experiment) -> str:
         num_seeds = Counter(get_setting_id(record.run) for record in records)
         share = "" if len(num_seeds) == num_settings else f", {len(num_seeds)} of {num_settings} settings"
         seeds = max(num_seeds.values())
-        parts.append(f"{scale} (up to {seeds} seed{'s' * (seeds > 1)}{share})")
-    return "replicated at " + ", ".join(parts) if parts else "declared, not run"
+        parts.append(f"{scale} ({count_noun(seeds, 'seed')}{share})")
+    return ", ".join(parts) or "declared, not run"
