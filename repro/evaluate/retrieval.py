@@ -183,12 +183,13 @@ def rank_by_score(hits: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(hits.items(), key=lambda hit: (-hit[1], hit[0]))
 
 
-def score(run: Hits, judgements: Judgements, measures: Sequence[str] = tuple(MEASURES)) -> dict[str, np.ndarray]:
-    """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids.
+def score(run: Hits, judgements: Judgements, measures: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """Return each measure of every judged query, float32 (Q,), in the order of the sorted query ids. Default: all.
 
     A judged query that is missing from the run scores 0. Grades below 0, such as -2 for junk, count as 0, as in
     trec_eval. Ties go to the smaller id. Raises ValueError for an unknown measure or a query without judgements.
     """
+    measures = measures or tuple(MEASURES)
     unknown = [name for name in measures if name not in MEASURES]
     if unknown:
         raise ValueError(f"unknown measure {unknown}; choose one of {list(MEASURES)}")

@@ -15,7 +15,6 @@ from repro.text import shorten
 CONFIG_FILE = "config.json"
 ARCHITECTURES = ("biencoder", "contextual")
 BACKBONES = ("nomic", "bert", "modernbert")
-POOLINGS = ("mean", "frequency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,6 @@ class ModelConfig:
         choices = {
             "architecture": ARCHITECTURES,
             "backbone": BACKBONES,
-            "pooling": POOLINGS,
             "prompts": tuple(PROMPTS),
         }
         for name, valid in choices.items():

@@ -20,7 +20,7 @@ import hashlib
 import re
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,7 +47,6 @@ NO_CONTEXT = (
     "no context is set: texts are embedded under the null context. Call set_context(documents) with documents of the "
     "corpus that is searched, or set_context(None) to use the null context without this warning"
 )
-POOLINGS = ("mean", "frequency")
 FREQUENCY_RATE = 10.0
 """Factor on the logits, which acts as a factor on their learning rate: Adam changes every weight by about the learning
 rate per step, whatever the size of its gradient.
@@ -247,7 +246,7 @@ class SecondStage(nn.Module):
         if sizes.sequence_dropout > 0:
             self.sequence_dropout_null_embedding = nn.Parameter(torch.randn(width) * NULL_STD)
         if sizes.pooling not in POOLINGS:
-            raise ValueError(f"pooling={sizes.pooling!r} is unknown; this file computes {list(POOLINGS)}")
+            raise ValueError(f"pooling={sizes.pooling!r} has no function: add it to POOLINGS in modeling_cde.py")
         self.frequency_weights = FrequencyWeights(sizes.num_contexts) if sizes.pooling == "frequency" else None
 
     def forward(self, ids_NS: Tensor, mask_NS: Tensor, contexts_CE: Tensor | None) -> Tensor:
@@ -280,7 +279,7 @@ class SecondStage(nn.Module):
         num_prefix = states_NLD.shape[1] - ids_NS.shape[1]
         if num_prefix:
             weights_NS = torch.cat([weights_NS.new_ones(num_texts, num_prefix), weights_NS], dim=1)
-        pooled_ND = mean_pool(states_NLD, weights_NS)
+        pooled_ND = POOLINGS[sizes.pooling](states_NLD, weights_NS)
         output_ND: Tensor = self.output_projection(pooled_ND)
         # the skip connection of the authors' second release
         return output_ND + pooled_ND if sizes.residual else output_ND
@@ -720,6 +719,10 @@ def mean_pool(states_NSD: Tensor, weights_NS: Tensor) -> Tensor:
     weights_NS = weights_NS.to(dtype)
     sums_ND = torch.einsum("nsd,ns->nd", states_NSD.to(dtype), weights_NS)
     return (sums_ND / weights_NS.sum(1, keepdim=True).clamp(min=MIN_WEIGHT)).to(states_NSD.dtype)
+
+
+POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": mean_pool, "frequency": mean_pool}
+"""Poolings of the second stage. "frequency" has other weights (`FrequencyWeights`)."""
 
 
 def segment_pool(states_NSD: Tensor, mask_NS: Tensor, num_segments: int) -> Tensor:

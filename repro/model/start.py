@@ -29,6 +29,7 @@ from repro.model.encoding import check_fit, get_shapes
 from repro.model.modeling_cde import Backbone
 from repro.seeds import derive
 from repro.spec.start import KINDS, get_encoder_folder
+from repro.storage.files import name_in_errors
 from repro.storage.paths import check_model_name
 
 HEAD_SHIFT = 3.0
@@ -160,7 +161,8 @@ def load_pretrained_weights(backbone: Backbone, source: str) -> None:
     options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     transformers_logging.disable_progress_bar()
     renaming = {"key_mapping": PREFIXES[backbone.kind]} if backbone.kind in PREFIXES else {}
-    model, info = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renaming)
+    with name_in_errors(source):
+        model, info = AutoModel.from_pretrained(source, output_loading_info=True, **options, **renaming)
     pretrained = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
     # the pretrained model may have more layers
     weights = {name: tensor for name, tensor in pretrained.items() if name in expected}

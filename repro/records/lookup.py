@@ -14,7 +14,7 @@ from typing import Any
 
 from repro.records.store import split_recorded, try_read_record
 from repro.spec import Experiment, Run, depends_on_seed, run_from_fields
-from repro.spec.axes import describe_grid, expand, get_axes_of_file, is_axis, parse_axes
+from repro.spec.axes import describe_grid, expand, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
 from repro.spec.registry import experiments, find_experiment
 from repro.spec.run import check_run_warmup
@@ -25,9 +25,7 @@ from repro.text import format_spans, shorten
 
 RECORDS = (get_local_records, get_published_records)
 MAX_RUNS = 50_000
-YAML_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+][0-9]+$")
-"""A sign is required, because the id of a run may be digits around an e."""
-FILES = (".json", ".yaml", ".yml")
+FILE_ENDING = ".json"
 MAX_SELECTOR_CHARACTERS = 80
 ID_PREFIX = re.compile(r"[0-9a-f]{1,12}")
 """The beginning of a run id. No artefact or claim has such a name."""
@@ -44,7 +42,7 @@ def resolve_runs(
     """Return the runs of some arguments. Runs that are named twice are returned twice.
 
     Args:
-        arguments: artefacts, files of runs (.json, .yaml), prefixes of run ids, and axes such as `seed=1..5`. Files
+        arguments: artefacts, files of runs (.json), prefixes of run ids, and axes such as `seed=1..5`. Files
             and ids have their own scale and seed.
         scale: the scale of the artefacts.
         seeds: the seeds of the artefacts, by default the local seeds. Runs that depend on no seed are always included.
@@ -144,7 +142,7 @@ def split_words(arguments: Sequence[str] | None) -> tuple[list[str], list[str]]:
 
 
 def _is_file(word: str) -> bool:
-    return word.endswith(FILES)
+    return word.endswith(FILE_ENDING)
 
 
 def resolve_experiments(artefacts: Sequence[str] | None) -> list[Experiment]:
@@ -163,9 +161,7 @@ def read_runs(path: Path) -> list[Run]:
     The output of `plan --json` is also accepted and means its missing runs. The name of an imported corpus or
     evaluation set without a digest refers to its current content. If the text changes, so does the run.
     """
-    content = _read_file(path)
-    if _is_grid(content):
-        return _expand_grid(content, path)
+    content = read_json(path)
     rows = content.get("missing") if isinstance(content, Mapping) else content
     listed = rows if isinstance(rows, list) else []
     invalid = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
@@ -177,48 +173,6 @@ def read_runs(path: Path) -> list[Run]:
     if len(rows) > MAX_RUNS:
         raise ValueError(f"{path} lists {len(rows)} runs; at most {MAX_RUNS} are allowed: split it into several")
     return _pin_imported_content([_parse_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
-
-
-def _expand_grid(content: Mapping[str, Any], path: Path) -> list[Run]:
-    """Return the runs of a grid in a file: `{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}`."""
-    unknown = sorted({*content} - {"runs", "scale", "axes"})
-    arguments = content.get("runs")
-    if isinstance(arguments, str):
-        arguments = [arguments]
-    if unknown or not isinstance(arguments, list) or not arguments or not all(isinstance(a, str) for a in arguments):
-        example = '{"runs": "table1", "scale": "desk", "axes": {"seed": "1..5"}}'
-        raise ValueError(f"{shorten(path)}: expected {example}, found the keys {[*content]}")
-    # A file in a grid is found from the working folder, or next to the grid.
-    arguments = [str(path.parent / word) if _is_file(word) and not Path(word).is_file() else word for word in arguments]
-    if nested := [word for word in arguments if _is_file(word) and _is_grid(_read_file(Path(word)))]:
-        raise ValueError(f"{shorten(path)}: {nested[0]} is a grid, too: put all axes in one file")
-    try:
-        rows = resolve_runs(arguments, content.get("scale", "desk"))
-        axes = get_axes_of_file(content["axes"])
-        runs = _pin_imported_content(expand(rows, axes))
-    except ValueError as error:
-        raise ValueError(f"{shorten(path)}: {error}") from error
-    print(describe_grid(axes, rows, runs), file=sys.stderr)
-    return runs
-
-
-def _is_grid(content: Any) -> bool:
-    return isinstance(content, Mapping) and "axes" in content
-
-
-def _read_file(path: Path) -> Any:
-    if path.suffix == ".json":
-        return read_json(path)
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Reads 1e-4 as a number, as YAML 1.2 does. YAML 1.1 requires a point, too."""
-
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", YAML_EXPONENT, list("+-.0123456789"))
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{shorten(path)} is not YAML: {shorten(str(error).splitlines()[0])}") from error
 
 
 def find_run_by_id(prefix: str) -> Run:

@@ -26,6 +26,7 @@ from repro.spec.run import (
     base,
     depends_on_seed,
     draws_within_domains,
+    find_implementation,
     get_batch_key,
     get_first_phase,
     get_training_run,

@@ -1,9 +1,9 @@
-"""Parse grids from a command line or a file, such as `learning_rate=1e-4,3e-5 seed=1..5`, and expand runs over them."""
+"""Parse grids from a command line, such as `learning_rate=1e-4,3e-5 seed=1..5`, and expand runs over them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -20,8 +20,6 @@ from repro.spec.run import (
     check_field_value,
     check_run_warmup,
     depends_on_seed,
-    draws_within_domains,
-    needs_surrogate,
 )
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
@@ -38,7 +36,13 @@ PAIR_FIELDS = ("corpus", "sources", "num_pairs", "domain_column")
 """Fields that select the training pairs, which some analyses read even if nothing is trained."""
 DRAW_FIELDS = ("context_seed", "num_test_contexts", "test_contexts")
 """Fields that select the context documents of an evaluation."""
-FILTER_FIELDS = ("filter_model", "filter_margin")
+NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
+    "filter_model": lambda run: run.filter != "none",
+    "filter_margin": lambda run: run.filter != "none",
+    "mined_negatives": lambda run: run.num_hard_negatives > 0,
+    "packing": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
+}
+"""Fields that only some training runs read."""
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
 
@@ -47,7 +51,7 @@ Axes = Mapping[str, tuple[Any, ...]]
 
 def is_axis(word: str) -> bool:
     """Return whether an argument is an axis, FIELD=VALUES."""
-    return AXIS.fullmatch(word) is not None and not word.endswith((".json", ".yaml", ".yml"))
+    return AXIS.fullmatch(word) is not None and not word.endswith(".json")
 
 
 def parse_axes(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
@@ -116,24 +120,6 @@ def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
     return f"{line} (no effect: {', '.join(notes)})" if notes else line
 
 
-def get_axes_of_file(values: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the axes from the object in a file. Each is a list, a single value, or a text as on a command line."""
-    if not isinstance(values, Mapping) or not values:
-        raise ValueError('"axes": expected an object like {"learning_rate": [1e-4, 3e-5], "seed": "1..5"}')
-    axes: dict[str, tuple[Any, ...]] = {}
-    for name, given in values.items():
-        check_field(str(name))
-        items = given if isinstance(given, list) else [given]
-        if not items:
-            raise ValueError(f'"axes": {name} has no value')
-        parsed: list[Any] = []
-        for item in items:
-            # texts are parsed as on a command line, for ranges such as 1..5
-            parsed += _parse_text(name, item) if isinstance(item, str) else [item]
-        axes[name] = _validate_values(name, parsed)
-    return axes
-
-
 def describe_type(name: str) -> str:
     """Describe the values of a field: its choices, or its type and range."""
     kind, *others = Run.__annotations__[name].split(" | ")
@@ -167,36 +153,21 @@ def _list_effective_values(run: Run) -> Hashable:
 def _applies(name: str, run: Run) -> bool:
     """Return whether a field can change the result of this run."""
     analysis = MEASURES[run.measure]
-    # A system that reranks depends on the candidates of the surrogate.
-    reranks = run.protocol == "rerank" and analysis.reranks
     if name == "architecture":
         return True
     if name == "seed":
         return depends_on_seed(run)
-    if name in DRAW_FIELDS and run.measure == "retrieval":
-        # other analyses may draw documents without a contextual model, for example for whitening
+    is_drawn_for_context = name in DRAW_FIELDS and run.measure == "retrieval"
+    if is_drawn_for_context or (name in CONTEXT_FIELDS and run.architecture in TRAINED):
         return run.architecture == "contextual"
-    if run.architecture in TRAINED:
-        if name in CONTEXT_FIELDS:
-            return run.architecture == "contextual"
-        if name in FILTER_FIELDS:
-            return run.filter != "none"
-        if name == "surrogate":
-            # the first phase may have clusters of its own
-            return reranks or needs_surrogate(run) or run.pretraining_cluster_size is not None
-        if name == "domain_column":
-            divides = (
-                draws_within_domains(run) or run.num_hard_negatives > 0 or run.pretraining_cluster_size is not None
-            )
-            return divides or analysis.reads_pairs or analysis.samples_pairs
-        if name == "mined_negatives":
-            return run.num_hard_negatives > 0
-        if name == "packing":
-            return run.sampler == "cluster" or run.pretraining_cluster_size is not None
+    if run.architecture in TRAINED and name in NEEDED_BY:
+        return NEEDED_BY[name](run)
     if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or analysis.samples_pairs:
         return True
     if name in PAIR_FIELDS and analysis.reads_pairs:
         return True
+    # A system that reranks depends on the candidates of the surrogate.
+    reranks = run.protocol == "rerank" and analysis.reranks
     return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or reranks)
 
 

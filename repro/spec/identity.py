@@ -41,8 +41,8 @@ def run_id(run: Run) -> str:
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # created once
 
 
-def _digest(changes: Mapping[str, Any], version: int | None = None) -> str:
-    version = version or get_scale(changes["scale"]).version
+def _digest(changes: Mapping[str, Any]) -> str:
+    version = get_scale(changes["scale"]).version
     if version > 1:
         changes = {**changes, "scale_version": version}
     return hashlib.sha256(_canonical(changes).encode()).hexdigest()[:12]
@@ -73,30 +73,11 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
         raise ValueError(f"record {recorded_id}: this version has no field {unknown}; {remedy}")
     run = Run(**{**get_scale(recorded.get("scale", "")).fields, **recorded})
     if run_id(run) != recorded_id:
+        defaults = get_scale(run.scale).fields
+        changes = {name: value for name, value in difference(run).items() if name in defaults}
+        listed = ", ".join(f"{name} was {value!r}, is {defaults[name]!r}" for name, value in changes.items())
         raise ValueError(
-            f"record {recorded_id} has id {run_id(run)} today, because a scale's value has moved: "
-            f"{_find_moved_values(run, recorded_id)}"
+            f"record {recorded_id} has id {run_id(run)} today, because the version or a value of scale {run.scale!r} has "
+            f"moved: {listed}"
         )
     return run
-
-
-def _find_moved_values(run: Run, recorded_id: str) -> str:
-    """Return which value of a scale has changed since an id was computed, or all differences if none explains it.
-
-    A value that equalled the scale's is not part of the id, but is a difference today. A value that equals the scale's
-    only today was part of the id. So each field in turn is added or removed, under each version of the scale.
-    """
-    scale, changes = get_scale(run.scale), difference(run)
-    descriptions = {
-        name: f"{name} was {value!r}, is {scale.fields[name]!r}"
-        for name, value in changes.items()
-        if name in scale.fields
-    }
-    for version in range(1, scale.version + 1):
-        if _digest(changes, version) == recorded_id:
-            return f"scale {run.scale!r} had version {version}, has {scale.version}"
-        for name, value in scale.fields.items():
-            others = {other: changes[other] for other in changes if other != name}
-            if _digest(others if name in changes else {**changes, name: value}, version) == recorded_id:
-                return f"{descriptions.get(name, f'{name} is {value!r}, and was another value')} at scale {run.scale!r}"
-    return f"{', '.join(descriptions.values())} at scale {run.scale!r}"

@@ -115,12 +115,6 @@ def find_paper(claim_id: str) -> str:
     return _papers().get(claim_id, MAIN)
 
 
-def normalise_artefact_name(word: str) -> str:
-    """Return the artefact for a spelling such as "Table 1" or "fig 14", and any other word unchanged."""
-    plain = re.sub(r"^fig(?=\d)", "figure", re.sub(r"[\s.]+", "", word).casefold())
-    return plain if plain != word and plain in artefacts() else word
-
-
 def find_experiment(name: str) -> Experiment:
     """Return the experiment of an artefact. Raises ValueError with a suggestion if the artefact is unknown."""
     if name in FIELDS:

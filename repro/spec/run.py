@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from repro.spec.measures import MEASURES, NUM_SCORED_PARTS, TRAINED
 from repro.spec.scales import get_scale, values_at
@@ -16,25 +16,26 @@ from repro.spec.start import resolve_encoders
 from repro.spec.validation import check_warmup, validate_value, widths_in
 from repro.text import format_suggestion, shorten
 
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "domain_column": ("source", "domain"),
-        "sampler": ("random", "domain", "cluster"),
-        "packing": ("random", "greedy"),
-        "filter": ("none", "surrogate", "random"),
-        "mined_negatives": ("below", "any", "given"),
-        "known_positives": ("ignore", "mask"),
-        "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
-        "heads": ("random", "identity", "both-identity"),
-        "backbone": ("nomic", "bert", "modernbert"),
-        "pooling": ("mean", "frequency"),
-        "prompts": ("none", "task"),
-        "loss": ("infonce", "icl"),
-        "kept_weights": ("last", "best"),
-        "protocol": ("full", "rerank", "rerank-bm25"),
-        "measure": tuple(MEASURES),
-    }
-)
+Implementation = TypeVar("Implementation")
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "domain_column": ("source", "domain"),
+    "sampler": ("random", "domain", "cluster"),
+    "packing": ("random", "greedy"),
+    "filter": ("none", "surrogate", "random"),
+    "mined_negatives": ("below", "any", "given"),
+    "known_positives": ("ignore", "mask"),
+    "architecture": ("biencoder", "contextual", "bm25", "surrogate", "none"),
+    "heads": ("random", "identity", "both-identity"),
+    "backbone": ("nomic", "bert", "modernbert"),
+    "pooling": ("mean", "frequency"),
+    "prompts": ("none", "task"),
+    "loss": ("infonce", "icl"),
+    "kept_weights": ("last", "best"),
+    "protocol": ("full", "rerank", "rerank-bm25"),
+    "measure": tuple(MEASURES),
+}
+"""The choices of each field. A new one also needs its function: the recipes of CONTRIBUTING.md say where."""
 
 MTEB_SUITES: Mapping[str, str | None] = MappingProxyType({"mteb": None, "mteb-retrieval": "Retrieval"})
 """Suites of tasks from the library mteb, which downloads their data: all 56 tasks of MTEB, or one category."""
@@ -130,52 +131,56 @@ class Run:
         get_scale(self.scale)
         for name in CHOICES:
             check_field_value(name, getattr(self, name))
-        kinds = self.test_contexts.split("+")
-        if len(set(kinds)) < len(kinds) or set(kinds) - set(CONTEXTS):
-            raise ValueError(f"test_contexts={shorten(repr(self.test_contexts))}: join some of {list(CONTEXTS)} by +")
-        if (self.cluster_size is None) == (self.sampler == "cluster"):
-            raise ValueError(f"sampler={self.sampler!r} with cluster_size={self.cluster_size}: give both or neither")
-        if self.mixing_alpha is not None and self.sampler != "domain":
-            raise ValueError(f'mixing_alpha={self.mixing_alpha} with sampler={self.sampler!r}: it needs "domain"')
-        if (self.num_steps is None) == (self.num_epochs is None):
-            raise ValueError(f"num_steps={self.num_steps}, num_epochs={self.num_epochs}: give exactly one of them")
-        self._check_first_phase()
-        if self.suite in MTEB_SUITES and self.measure != "mteb":
-            raise ValueError(f"suite={self.suite!r} with measure={self.measure!r}: its tasks need measure='mteb'")
         if self.nested_sizes is not None:
             widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
-        if self.filter == "random" and self.loss != "infonce":
-            raise ValueError(
-                f"filter='random' with loss={self.loss!r}: it masks documents of queries only, loss='infonce'"
-            )
-        if self.pooling != "mean" and self.architecture != "contextual":
-            raise ValueError(f"pooling={self.pooling!r} with architecture={self.architecture!r}: it needs a context")
-        self._check_contexts()
-        self._check_evaluation()
+        for names, remedy in self._find_conflicts():
+            given = " with ".join(f"{name}={shorten(repr(getattr(self, name)))}" for name in names.split())
+            raise ValueError(f"{given}: {remedy}")
 
-    def _check_contexts(self) -> None:
-        if self.measure == "mteb" and "random" in self.test_contexts.split("+"):
-            raise ValueError(
-                f"test_contexts={self.test_contexts!r} with measure='mteb', whose 'wrong' context already is random "
-                "training text: use 'wrong' instead of 'random'"
+    def _find_conflicts(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of fields whose values exclude each other, and what is allowed."""
+        contexts = self.test_contexts.split("+")
+        if len(set(contexts)) < len(contexts) or set(contexts) - set(CONTEXTS):
+            yield "test_contexts", f"join some of {list(CONTEXTS)} by +"
+        if (self.cluster_size is None) == (self.sampler == "cluster"):
+            yield "sampler cluster_size", "give both or neither"
+        if self.mixing_alpha is not None and self.sampler != "domain":
+            yield "mixing_alpha sampler", "sources are mixed by sampler='domain'"
+        if (self.num_steps is None) == (self.num_epochs is None):
+            yield "num_steps num_epochs", "give exactly one of them"
+        if self.filter == "random" and self.loss != "infonce":
+            yield "filter loss", "it masks documents of queries only, loss='infonce'"
+        if self.pooling != "mean" and self.architecture != "contextual":
+            yield "pooling architecture", "it needs a context"
+        yield from self._find_phase_conflicts()
+        yield from self._find_context_conflicts(contexts)
+        yield from self._find_measure_conflicts(contexts)
+
+    def _find_phase_conflicts(self) -> Iterator[tuple[str, str]]:
+        num_lengths = sum(value is not None for value in (self.num_pretraining_steps, self.num_pretraining_epochs))
+        if num_lengths != (self.pretraining_corpus is not None):
+            yield (
+                "pretraining_corpus num_pretraining_steps num_pretraining_epochs",
+                "give a corpus and one length, or none of them",
             )
-        without_null = self.architecture == "contextual" and self.sequence_dropout == 0
-        if without_null and self.measure in NULL_MEASURES and "null" in self.test_contexts.split("+"):
-            raise ValueError(
-                f"sequence_dropout=0 with test_contexts={self.test_contexts!r}: such a model never learns a null "
-                "vector; set test_contexts to own+wrong, or sequence_dropout above 0"
+        for name in ("pretraining_batch_size", "pretraining_cluster_size"):
+            if getattr(self, name) is not None and self.pretraining_corpus is None:
+                yield f"{name} pretraining_corpus", "give a corpus, too"
+        if self.pretraining_cluster_size is not None and self.mixing_alpha is not None:
+            yield (
+                "pretraining_cluster_size mixing_alpha",
+                "a first phase draws from clusters or mixes sources: give one",
             )
+
+    def _find_context_conflicts(self, contexts: Sequence[str]) -> Iterator[tuple[str, str]]:
+        has_null = self.architecture != "contextual" or self.sequence_dropout > 0
+        if not has_null and self.measure in NULL_MEASURES and "null" in contexts:
+            yield "sequence_dropout test_contexts", "such a model learns no null vector: leave out null"
         if self.num_test_contexts is not None and self.architecture == "contextual":
             if self.num_test_contexts > self.num_contexts:
-                raise ValueError(
-                    f"num_test_contexts={self.num_test_contexts} with num_contexts={self.num_contexts}: the model has no "
-                    "more slots; give at most that many"
-                )
-            if without_null:
-                raise ValueError(
-                    f"num_test_contexts={self.num_test_contexts} with sequence_dropout=0: slots without a document need a "
-                    "null vector; leave it None, or set sequence_dropout above 0"
-                )
+                yield "num_test_contexts num_contexts", "give at most as many as the model has"
+            if not has_null:
+                yield "num_test_contexts sequence_dropout", "slots without a document need a null vector: leave it None"
         if not is_blind(self):
             return
         required = {
@@ -187,66 +192,33 @@ class Run:
         }
         for name, allowed in required.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"sequence_dropout=1.0 with {name}={getattr(self, name)!r}: a model that never sees a document "
-                    f"needs {name} to be {' or '.join(map(repr, allowed))}"
-                )
+                yield f"sequence_dropout {name}", f"a model that never sees a document needs {name} in {list(allowed)}"
 
-    def _check_evaluation(self) -> None:
-        if (self.rerank_depth is None) != (self.protocol == "full"):
-            raise ValueError(f"protocol={self.protocol!r} with rerank_depth={self.rerank_depth}: give both or neither")
+    def _find_measure_conflicts(self, contexts: Sequence[str]) -> Iterator[tuple[str, str]]:
         analysis = MEASURES[self.measure]
+        if (self.rerank_depth is None) != (self.protocol == "full"):
+            yield "protocol rerank_depth", "give a depth if and only if candidates are reranked"
         if self.protocol != "full" and analysis.searches_in_full:
-            raise ValueError(
-                f"protocol={self.protocol!r} with measure={self.measure!r}, which searches all documents: set "
-                "protocol='full' and rerank_depth=None"
-            )
-        architectures = analysis.architectures or CHOICES["architecture"]
-        if self.architecture not in architectures:
-            raise ValueError(
-                f"measure={self.measure!r} with architecture={self.architecture!r}: it takes {list(architectures)}; "
-                "choose one of these, or another measure"
-            )
-        if self.measure == "steps":
-            self._check_steps()
+            yield "protocol measure", "it searches all documents: set protocol='full' and rerank_depth=None"
+        if self.architecture not in (analysis.architectures or CHOICES["architecture"]):
+            yield "measure architecture", f"it takes {list(analysis.architectures or ())}"
+        if self.suite in MTEB_SUITES and self.measure != "mteb":
+            yield "suite measure", "its tasks need measure='mteb'"
+        if self.measure == "mteb" and "random" in contexts:
+            yield "test_contexts measure", "its 'wrong' context already is random training text: leave out random"
+        if self.measure == "steps" and self.kept_weights == "best":
+            yield "measure kept_weights", "training may end early: set kept_weights='last'"
+        if self.measure == "steps" and self.num_steps is not None and self.num_steps < NUM_SCORED_PARTS:
+            yield "measure num_steps", f"it needs at least {NUM_SCORED_PARTS} steps"
+        if self.measure == "steps" and self.architecture == "contextual" and "own" not in contexts:
+            yield "measure test_contexts", "it scores the own context: add own"
         if analysis.needs_full_width and (widths := nested_widths(self)) and widths[-1] < self.hidden_size:
-            raise ValueError(
-                f"nested_sizes={self.nested_sizes!r} with measure={self.measure!r}, which compares with the whole vector: "
-                f"add {self.hidden_size}"
-            )
+            yield "nested_sizes measure", f"it compares with the whole vector: add {self.hidden_size}"
         if self.num_test_contexts is not None and not analysis.sets_num_contexts:
             allowed = [measure for measure in MEASURES if MEASURES[measure].sets_num_contexts]
-            raise ValueError(
-                f"num_test_contexts={self.num_test_contexts} with measure={self.measure!r}, which has as many as in "
-                f"training: leave it None, or measure one of {allowed}"
-            )
-
-    def _check_steps(self) -> None:
-        if self.kept_weights == "best":
-            raise ValueError(
-                "measure='steps' with kept_weights='best', which may end a training run early: set kept_weights='last'"
-            )
-        if self.num_steps is not None and self.num_steps < NUM_SCORED_PARTS:
-            raise ValueError(f"measure='steps' with num_steps={self.num_steps}: it needs at least {NUM_SCORED_PARTS}")
-        if self.architecture == "contextual" and "own" not in self.test_contexts.split("+"):
-            raise ValueError(
-                f"measure='steps' with test_contexts={self.test_contexts!r}: it scores the own context, so add own"
-            )
-
-    def _check_first_phase(self) -> None:
-        lengths = {name: getattr(self, name) for name in ("num_pretraining_steps", "num_pretraining_epochs")}
-        num_given = sum(value is not None for value in lengths.values())
-        if num_given != (self.pretraining_corpus is not None):
-            given = ", ".join(f"{name}={value}" for name, value in lengths.items())
-            remedy = "give exactly one of the latter" if self.pretraining_corpus else "give neither without the corpus"
-            raise ValueError(f"pretraining_corpus={self.pretraining_corpus!r} with {given}: {remedy}")
-        for name in ("pretraining_batch_size", "pretraining_cluster_size"):
-            if getattr(self, name) is not None and self.pretraining_corpus is None:
-                raise ValueError(f"{name}={getattr(self, name)} without a pretraining_corpus")
-        if self.pretraining_cluster_size is not None and self.mixing_alpha is not None:
-            raise ValueError(
-                f"pretraining_cluster_size={self.pretraining_cluster_size} with mixing_alpha={self.mixing_alpha}: a "
-                "first phase draws its batches from clusters or mixes sources; give one of the two"
+            yield (
+                "num_test_contexts measure",
+                f"it has as many as in training: leave it None, or measure one of {allowed}",
             )
 
 
@@ -381,7 +353,18 @@ def needs_surrogate(run: Run) -> bool:
 def check_field_value(name: str, value: Any) -> None:
     """Raise ValueError if a value is not among the choices of its field. A field without choices accepts all."""
     if name in CHOICES and value not in CHOICES[name]:
-        raise ValueError(f"{name}={shorten(reprlib.repr(value))} is unknown; choose one of {list(CHOICES[name])}")
+        raise ValueError(
+            f"{name}={shorten(reprlib.repr(value))} is unknown; choose one of {list(CHOICES[name])} (CHOICES in {__name__})"
+        )
+
+
+def find_implementation(
+    name: str, value: str, implementations: Mapping[str, Implementation], where: str
+) -> Implementation:
+    """Return the function of a choice of a field. Raises ValueError with the missing step if it has none."""
+    if value not in implementations:
+        raise ValueError(f"{name}={value!r} is a choice without a function: add it to {where}")
+    return implementations[value]
 
 
 def check_run_warmup(run: Run) -> None:

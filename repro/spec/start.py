@@ -3,14 +3,14 @@
 A run names a local encoder as NAME@DIGEST: the folder's name, and the first twelve hex digits of the sha256 of its
 weights. For a surrogate or filter model, the digest covers all files. The path is stored outside the run, in
 `encoders/NAME@DIGEST.json`, with the sha256 of every file that can change a result. An encoder whose files have changed
-is refused. So is a start whose weights or tokenizer differ from its configuration. Only headers of weights are read.
+is refused. Weights that differ from their configuration are refused when they are loaded (`repro.model.start`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ WORD_VECTOR_WIDTH = 384
 DEFAULT_BERT_POSITIONS = 512
 """Learned positions of a BERT that starts without pretrained weights (`transformers.BertConfig`)."""
 LOCAL_NAME = re.compile(r"[A-Za-z0-9._-]+@[0-9a-f]{12}")
-CONFIG, INDEX, WEIGHTS, TOKENIZER = "config.json", "model.safetensors.index.json", "model.safetensors", "tokenizer.json"
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 ADAPTER = "adapter_config.json"
 TOKENIZER_FILES = (
     *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -37,12 +37,9 @@ TOKENIZER_FILES = (
 )
 IGNORED_SUFFIXES = (".md", ".lock", ".log")
 """Suffixes of files that cannot change a result."""
-MAX_UNUSED_IDS = 1024
-"""The largest number of unused word vectors. Configurations round the vocabulary up, but never by more than this."""
 CONFIG_NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd"),
     "num_layers": ("num_hidden_layers", "n_layer"),
-    "vocab_size": ("vocab_size",),
 }
 """Names in a configuration for each size of `Encoder`. The second name is the one in Nomic's own releases."""
 
@@ -58,7 +55,6 @@ class Encoder:
     backbone: str = ""
     num_layers: int = 0
     hidden_size: int = 0
-    vocab_size: int = 0
     max_position_embeddings: int | None = None
     path: str = ""
     files: Mapping[str, str] | None = None  # the sha256 of each file, by its name in the folder
@@ -70,9 +66,7 @@ class Encoder:
         return {"backbone": self.backbone, **layers, "hidden_size": self.hidden_size}
 
 
-MINILM = Encoder(
-    name="minilm", backbone="bert", num_layers=6, hidden_size=384, vocab_size=30522, max_position_embeddings=512
-)
+MINILM = Encoder(name="minilm", backbone="bert", num_layers=6, hidden_size=384, max_position_embeddings=512)
 MINILM_TOKENS = 256
 """Number of tokens that MiniLM reads of a text outside a run."""
 
@@ -133,16 +127,16 @@ def _looks_like_path(name: str) -> bool:
 def check_start(run: Any) -> None:
     """Raise ValueError if a run's sizes do not fit the weights that it starts from.
 
-    An encoder of the hub is checked only if its configuration is in the cache.
+    An encoder of the hub is checked when its weights are loaded.
     """
     start = f"start={shorten(repr(run.start))}"
     if run.start in FROM_WORDS:
         if run.start == "words" and run.hidden_size > WORD_VECTOR_WIDTH:
             raise ValueError(f"hidden_size={run.hidden_size}: start='words' has vectors of {WORD_VECTOR_WIDTH} at most")
         return _check_positions(run, run.backbone, DEFAULT_BERT_POSITIONS, start)
-    encoder = _find_sizes(run.start)
-    if encoder is None:
+    if run.start != MINILM.name and not LOCAL_NAME.fullmatch(run.start):
         return
+    encoder = MINILM if run.start == MINILM.name else _get_encoder(run.start)
     for name in ("backbone", "hidden_size"):
         value, expected = getattr(run, name), getattr(encoder, name)
         if value != expected:
@@ -153,23 +147,6 @@ def check_start(run: Any) -> None:
                 f"{name}={getattr(run, name)}: {start} has {encoder.num_layers} layers; set at most as many"
             )
     _check_positions(run, encoder.backbone, encoder.max_position_embeddings, start)
-
-
-def _find_sizes(start: str) -> Encoder | None:
-    """Return the encoder of a start. Of one from the hub the sizes, or None if its configuration is not cached."""
-    if start == MINILM.name:
-        return MINILM
-    if LOCAL_NAME.fullmatch(start):
-        return _get_encoder(start)
-    if Path(start).is_dir():
-        return Encoder(name=start, **read_encoder(Path(start)))
-    from huggingface_hub import try_to_load_from_cache
-
-    with name_in_errors(f"start={shorten(start)}"):
-        path = try_to_load_from_cache(start, CONFIG)
-    if not isinstance(path, str):
-        return None
-    return Encoder(name=start, **_read_sizes(json_object(Path(path)), Path(path)))
 
 
 def _check_positions(run: Any, backbone: str, max_positions: int | None, start: str) -> None:
@@ -203,12 +180,13 @@ def register_encoder(folder: Path, *, is_start: bool) -> Encoder:
     folder = folder.expanduser().resolve()
     if not folder.is_dir():
         raise ValueError(f"{shorten(folder)}: there is no such folder")
-    sizes = read_encoder(folder) if is_start else {}
+    sizes = _read_sizes(folder / CONFIG) if is_start else {}
     check_weights_are_read(folder)
     digests = _hash_files(folder)
-    named = [path.name for path in _list_weight_files(folder)] if is_start else list(digests)
+    weights = [name for name in digests if name.endswith(".safetensors")]
+    named = ([WEIGHTS] if WEIGHTS in weights else weights) if is_start else list(digests)
     if not named:
-        raise ValueError(f"{shorten(folder)}: there is no model in this folder")
+        raise ValueError(f"{shorten(folder)}: there is no {WEIGHTS} in this folder")
     digest = digests[named[0]]
     if len(named) > 1 or not is_start:
         # of several files, the name contains a digest of their digests
@@ -286,21 +264,6 @@ def list_model_files(folder: Path) -> list[Path]:
     return [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
-def read_encoder(folder: Path) -> dict[str, Any]:
-    """Return the sizes of the encoder in a folder, as the fields of `Encoder`.
-
-    Raises:
-        ValueError: if it is not a complete BERT, NomicBERT or ModernBERT with safetensors weights and its tokenizer.
-    """
-    check_weights_are_read(folder)
-    config = json_object(folder / CONFIG)
-    sizes = _read_sizes(config, folder / CONFIG)
-    _check_weights(folder, sizes)
-    _check_tokenizer(folder, config, sizes["vocab_size"])
-    max_positions = config.get("max_position_embeddings")
-    return {**sizes, "max_position_embeddings": max_positions if isinstance(max_positions, int) else None}
-
-
 def check_weights_are_read(folder: Path) -> None:
     """Raise ValueError if a folder has weights that would be ignored (an adapter) or read as a pickle."""
     for path in sorted(folder.rglob("*")):
@@ -314,16 +277,9 @@ def _get_entry_path(name: str) -> Path:
     return get_home() / "encoders" / f"{name}.json"
 
 
-def _list_weight_files(folder: Path) -> list[Path]:
-    """Return the weight files, sorted by name: a single file, or the shards that an index lists."""
-    if not (folder / INDEX).is_file() or (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    with name_in_errors(folder / INDEX):
-        return [folder / name for name in sorted(set(json_object(folder / INDEX)["weight_map"].values()))]
-
-
-def _read_sizes(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the backbone and the sizes in a configuration, as fields of `Encoder`. `path` is for error messages."""
+def _read_sizes(path: Path) -> dict[str, Any]:
+    """Return the backbone and the sizes in a configuration, as fields of `Encoder`."""
+    config = json_object(path)
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in KINDS:
         raise ValueError(
@@ -335,67 +291,5 @@ def _read_sizes(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{path}: {names[0]} is {shorten(repr(value))}, expected a whole number of at least 1")
         fields[field] = value
-    return fields
-
-
-def _check_weights(folder: Path, sizes: Mapping[str, int]) -> None:
-    """Raise ValueError if the sizes of weights and configuration differ. Transformers would reinitialize them."""
-    config = folder / CONFIG
-    shapes = dict(_read_shapes(folder))
-    word_vectors = [name for name in shapes if name.endswith(("word_embeddings.weight", "tok_embeddings.weight"))]
-    if not word_vectors:
-        raise ValueError(f"{folder}: the weights hold no word vectors (embeddings.word_embeddings.weight)")
-    shape = shapes[word_vectors[0]]
-    if shape != [sizes["vocab_size"], sizes["hidden_size"]]:
-        name = "vocab_size" if shape[:1] != [sizes["vocab_size"]] else "hidden_size"
-        raise ValueError(f"{config}: {name} is {sizes[name]}, but the word vectors have shape {shape}")
-    # more layers than configured are fine, because a run may use only the first ones
-    matches = [re.search(r"\blayers?\.(\d+)\.", name) for name in shapes]
-    num_layers = max((int(match[1]) for match in matches if match), default=-1) + 1
-    if num_layers < sizes["num_layers"]:
-        raise ValueError(
-            f"{config}: num_hidden_layers is {sizes['num_layers']}, but the weights hold {num_layers} layers"
-        )
-
-
-def _read_shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """Yield the name and shape of each weight. safetensors refuses a file that was cut."""
-    from safetensors import safe_open
-
-    for path in _list_weight_files(folder):
-        with name_in_errors(path), safe_open(path, framework="numpy") as weights:
-            yield from ((name, weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-
-
-def _check_tokenizer(folder: Path, config: Mapping[str, Any], vocab_size: int) -> None:
-    """Raise ValueError if the tokenizer is missing, or if its vocabulary does not fit the word vectors."""
-    from tokenizers import Tokenizer
-
-    path = folder / TOKENIZER
-    if not path.is_file():
-        raise ValueError(f"{path} is missing: save the encoder's own tokenizer next to its weights")
-    with name_in_errors(path):
-        ids = Tokenizer.from_file(str(path)).get_vocab()
-    num_tokens = max(ids.values(), default=0) + 1
-    problems = []
-    if num_tokens > vocab_size or vocab_size - num_tokens > MAX_UNUSED_IDS:
-        problems.append(f"{num_tokens} words, but vocab_size in {folder / CONFIG} is {vocab_size}")
-    special_tokens = _read_special_tokens(folder)
-    for role in ("cls_token", "sep_token", "pad_token"):
-        expected, actual = config.get(f"{role}_id"), ids.get(special_tokens.get(role, ""))
-        if isinstance(expected, int) and actual is not None and expected != actual:
-            problems.append(f"id {actual} for {role}, but {role}_id in {folder / CONFIG} is {expected}")
-    if problems:
-        raise ValueError(f"{path} has {problems[0]}: this is the tokenizer of another vocabulary")
-
-
-def _read_special_tokens(folder: Path) -> dict[str, str]:
-    """Return the special tokens of a tokenizer by their role, such as "cls_token"."""
-    tokens: dict[str, str] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        values = json_object(folder / name) if (folder / name).is_file() else {}
-        for role, token in values.items():
-            text = token.get("content") if isinstance(token, Mapping) else token
-            if role.endswith("_token") and isinstance(text, str):
-                tokens[role] = text
-    return tokens
+    max_positions = config.get("max_position_embeddings")
+    return {**fields, "max_position_embeddings": max_positions if isinstance(max_positions, int) else None}

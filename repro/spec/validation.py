@@ -131,42 +131,16 @@ def widths_in(text: str, full_width: int, name: str) -> tuple[int, ...]:
     Raises:
         ValueError: unless every width divides `full_width` and the widths increase.
     """
-    widths = _parse_widths(text, full_width, name, "+")
-    given = f"{name}={shorten(repr(text))}"
-    invalid = [width for width in widths if not 1 <= width <= full_width or full_width % width]
-    if invalid:
+    parts = [str(full_width) if part == "full" else part for part in text.split("+")]
+    # isdigit alone accepts superscripts and digits of other scripts
+    widths = [int(part) if part.isascii() and part.isdigit() else 0 for part in parts]
+    if any(not 1 <= width <= full_width or full_width % width for width in widths):
         raise ValueError(
-            f"{given}: {shorten(invalid[0])} does not divide {full_width}, the width of the vectors; choose others"
+            f"{name}={shorten(repr(text))}: join whole numbers that divide {full_width}, the width of the vectors, by '+'"
         )
-    if list(widths) != sorted(set(widths)):
-        raise ValueError(f"{given}: list each width once, from the narrowest to the widest")
-    return widths
-
-
-def prefixes_in(text: str, full_width: int, name: str) -> tuple[int, ...]:
-    """Return the prefix widths that a text such as "16,32" lists in any order, sorted and without duplicates.
-
-    The arguments are those of `widths_in`. Raises ValueError unless every width is between 1 and `full_width`.
-    """
-    widths = _parse_widths(text, full_width, name, ",")
-    invalid = [width for width in widths if not 1 <= width <= full_width]
-    if invalid:
-        raise ValueError(
-            f"{name}={shorten(repr(text))}: {shorten(invalid[0])} is not a width of a prefix; the vectors have "
-            f"{full_width} dimensions, choose from 1 to {full_width}"
-        )
-    return tuple(sorted(set(widths)))
-
-
-def _parse_widths(text: str, full_width: int, name: str, separator: str) -> tuple[int, ...]:
-    """Return the listed numbers, with `full_width` for "full". Raises ValueError for anything else."""
-    parts = text.split(separator)
-    invalid = [part for part in parts if part != "full" and not (part.isascii() and part.isdigit())]
-    if invalid:
-        raise ValueError(
-            f"{name}={shorten(repr(text))}: {shorten(repr(invalid[0]))} is not a width; join whole numbers by {separator!r}"
-        )
-    return tuple(full_width if part == "full" else int(part) for part in parts)
+    if widths != sorted(set(widths)):
+        raise ValueError(f"{name}={shorten(repr(text))}: list each width once, from the narrowest to the widest")
+    return tuple(widths)
 
 
 def list_standard_widths(full_width: int) -> tuple[int, ...]:

@@ -20,13 +20,14 @@ Shapes: Q queries, M documents (B positives, then the hard negatives of query 1,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from repro.batches.mask import compute_masked_fraction
+from repro.spec import find_implementation
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def batch_loss(
     `masked` has the shape that this loss requires. Accuracy and masked fraction are those of the widest prefix. Raises
     ValueError if a prefix is wider than the vectors.
     """
-    compute = LOSSES[loss]
+    compute = find_implementation("loss", loss, LOSSES, f"LOSSES in {__name__}")
     if not widths:
         return compute(queries_QD, documents_MD, temperature, masked)
     if max(widths) > queries_QD.shape[-1]:
@@ -141,7 +142,7 @@ def batch_loss(
     return LossParts(torch.stack([part.loss for part in parts]).sum(), parts[-1].accuracy, parts[-1].masked_fraction)
 
 
-LOSSES: Mapping[str, Callable[[Tensor, Tensor, float, Tensor | None], LossParts]] = {
+LOSSES: dict[str, Callable[[Tensor, Tensor, float, Tensor | None], LossParts]] = {
     "infonce": info_nce,
     "icl": improved_contrastive,
 }

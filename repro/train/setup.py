@@ -19,7 +19,7 @@ from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
-from repro.spec import FIELDS, Run, get_first_phase, get_training_values, nested_widths
+from repro.spec import FIELDS, Run, find_implementation, get_first_phase, get_training_values, nested_widths
 from repro.spec.identity import get_training_id
 from repro.spec.validation import check_warmup
 from repro.storage.paths import get_home, is_imported
@@ -36,6 +36,8 @@ SMALL_HEAD_SIZE = 32
 """Head size of MiniLM."""
 LARGE_HEAD_SIZE = 64
 """Head size of NomicBERT, for hidden sizes of at least 512."""
+MAX_UNUSED_IDS = 1024
+"""The largest number of unused word vectors. Configurations round the vocabulary up, but never by more than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,15 +145,20 @@ def check_model(run: Run) -> None:
             make_train_settings(phase, 0)
     config = make_model_config(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()
-    if num_words > config.vocab_size:
+    if not 0 <= config.vocab_size - num_words <= MAX_UNUSED_IDS:
         raise ValueError(
             f"start={run.start!r} has {config.vocab_size} word vectors, its tokenizer {config.tokenizer!r} {num_words} "
-            "words: the model would read ids that it does not have; start from a checkpoint with its own tokenizer"
+            "words: this is the tokenizer of another vocabulary; start from a folder with its own tokenizer"
         )
 
 
 def build_sampler(inputs: Inputs) -> Sampler:
     """Build the sampler of a run."""
+    build = find_implementation("sampler", inputs.run.sampler, SAMPLERS, f"SAMPLERS in {__name__}")
+    return build(inputs)
+
+
+def _build_batch_sampler(inputs: Inputs) -> Sampler:
     run, pairs = inputs.run, inputs.pairs
     if run.mixing_alpha is not None:
         return MixedSampler(
@@ -171,6 +178,10 @@ def build_sampler(inputs: Inputs) -> Sampler:
         packing=run.packing,
         folder=get_home(),
     )
+
+
+SAMPLERS: dict[str, Callable[[Inputs], Sampler]] = dict.fromkeys(("random", "domain", "cluster"), _build_batch_sampler)
+"""Builders of samplers by their name in `Run.sampler`."""
 
 
 def make_train_settings(run: Run, num_batches: int) -> TrainSettings:

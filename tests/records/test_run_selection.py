@@ -12,7 +12,7 @@ import pytest
 from repro.cli.fields import describe_field
 from repro.planning.plan import make_plan
 from repro.records import lookup
-from repro.records.lookup import find_run_by_id, get_sweep_name, read_runs, resolve_runs, split_words
+from repro.records.lookup import find_run_by_id, get_sweep_name, resolve_runs, split_words
 from repro.records.store import write_record
 from repro.spec import FIELDS, TRAINED, base, depends_on_seed, grid
 from repro.spec.axes import describe_grid, expand, is_axis, parse_axes
@@ -247,9 +247,7 @@ CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
         ({}, "filter=none,surrogate filter_margin=0,0.1", (3,)),
         (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
         ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
-        ({}, "sampler=random,domain domain_column=domain,source", (3,)),
         ({"architecture": "bm25"}, "measure=retrieval,headroom num_pairs=40,200", (3,)),
-        ({}, "filter=none,surrogate surrogate=minilm,minilm-words", (3,)),
     ],
 )
 def test_axes_decide_on_each_other(fields: dict[str, Any], words: str, sizes: tuple[int, ...]) -> None:
@@ -313,41 +311,6 @@ def test_words_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
     assert {(run.learning_rate, run.seed) for run in trained} == {(1e-4, 1), (1e-4, 2), (3e-5, 1), (3e-5, 2)}
     assert len(runs) == len(set(runs)) and f"= {len(runs)} runs" in capsys.readouterr().err
     assert get_sweep_name(["table1", "seed=1,2"], "smoke") != get_sweep_name(["table1", "seed=1-2"], "smoke")
-
-
-@pytest.mark.parametrize("ending", ["json", "yaml"])
-def test_grid_file_is_the_typed_grid(tmp_path: Path, ending: str) -> None:
-    """A file gives the same runs as the command line."""
-    axes = {"learning_rate": [0.0001, 0.00003], "seed": "1..2"}
-    content = {"runs": "table1", "scale": "smoke", "axes": axes}
-    path = tmp_path / f"grid.{ending}"
-    path.write_text(json.dumps(content))  # JSON is also YAML
-    assert read_runs(path) == resolve_runs(["table1", "learning_rate=1e-4,3e-5", "seed=1..2"], "smoke")
-    # a file of runs next to the grid is found from any working folder
-    (tmp_path / "rows.json").write_text('[{"scale": "smoke", "batch_size": 8}]')
-    path.write_text(json.dumps(content | {"runs": "rows.json"}))
-    assert read_runs(path) == expand([base("smoke", batch_size=8)], axes | {"seed": (1, 2)})
-    for wrong, message in (
-        (content | {"sale": "smoke"}, "sale"),
-        (content | {"runs": f"{tmp_path}/./{path.name}"}, "is a grid, too"),
-    ):
-        path.write_text(json.dumps(wrong))
-        with pytest.raises(ValueError, match=message):
-            read_runs(path)
-
-
-@pytest.mark.parametrize("number", ["1e-4", "1.0e-4", "1E-04", "0.0001"])
-def test_yaml_numbers_have_any_form(tmp_path: Path, number: str) -> None:
-    path = tmp_path / "runs.yaml"
-    path.write_text(f"- {{scale: smoke, learning_rate: {number}}}")
-    assert read_runs(path) == [base("smoke", learning_rate=0.0001)]
-
-
-def test_ids_in_yaml_stay_texts(tmp_path: Path) -> None:
-    """An id may consist of digits around an e."""
-    path = tmp_path / "grid.yaml"
-    path.write_text("{runs: 3e2539896250, axes: {seed: 901}}")
-    assert read_runs(path) == [replace(find_run_by_id("3e2539896250"), seed=901)]
 
 
 def test_every_field_is_explained() -> None:

@@ -18,11 +18,11 @@ import repro.analyses
 from repro.analyses import retrieval
 from repro.analyses.mteb import CONTEXTS as TASK_CONTEXTS
 from repro.batches.pack import PACKINGS
-from repro.batches.sampler import KINDS as SAMPLERS
 from repro.data.prompts import PROMPTS
 from repro.evaluate.contexts import KINDS as CONTEXT_KINDS
-from repro.model.config import ARCHITECTURES, BACKBONES, POOLINGS
+from repro.model.config import ARCHITECTURES, BACKBONES
 from repro.model.contextual import ContextualModel
+from repro.model.modeling_cde import POOLINGS
 from repro.model.start import HEADS, build_model
 from repro.model.start import KINDS as PRETRAINED_KINDS
 from repro.model.texts import Texts
@@ -36,7 +36,7 @@ from repro.train.chunks import NARROW, WIDE
 from repro.train.feed import iter_step_feeds
 from repro.train.loss import LOSSES
 from repro.train.optimizer import make_optimizer
-from repro.train.setup import build_sampler, make_base_config, make_train_settings
+from repro.train.setup import SAMPLERS, build_sampler, make_base_config, make_train_settings
 from repro.train.trainer import stages_for, take_step
 from tests.commands import ignore
 from tests.model.samples import build_small_model
@@ -255,7 +255,7 @@ def list_measures() -> list[str]:
 
 
 IMPLEMENTED: list[tuple[str, str, Iterable[str]]] = [
-    ("sampler", "repro.batches.sampler.KINDS", SAMPLERS),
+    ("sampler", "repro.train.setup.SAMPLERS", SAMPLERS),
     ("packing", "repro.batches.pack.PACKINGS", PACKINGS),
     ("trained architecture", "repro.model.config.ARCHITECTURES", ARCHITECTURES),
     ("heads", "repro.model.start.HEADS", HEADS),
@@ -263,7 +263,7 @@ IMPLEMENTED: list[tuple[str, str, Iterable[str]]] = [
     ("backbone", "repro.model.start.KINDS", PRETRAINED_KINDS.values()),
     ("backbone", "repro.train.chunks.NARROW", NARROW),
     ("backbone", "repro.train.chunks.WIDE", WIDE),
-    ("pooling", "repro.model.config.POOLINGS", POOLINGS),
+    ("pooling", "repro.model.modeling_cde.POOLINGS", POOLINGS),
     ("prompts", "repro.data.prompts.PROMPTS", PROMPTS),
     ("loss", "repro.train.loss.LOSSES", LOSSES),
     ("test_contexts", "repro.evaluate.contexts.KINDS", CONTEXT_KINDS),

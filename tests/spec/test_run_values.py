@@ -148,17 +148,7 @@ def test_standard_widths_are_powers_of_two(size: int, widths: str) -> None:
 
 def test_null_context_needs_sequence_dropout() -> None:
     """A model trained without sequence dropout has no null vector, so it cannot be scored under null."""
-    with pytest.raises(ValueError, match="sequence_dropout=0 with test_contexts"):
+    with pytest.raises(ValueError, match="sequence_dropout"):
         base("desk", architecture="contextual", sequence_dropout=0.0)
     base("desk", architecture="contextual", sequence_dropout=0.0, test_contexts="own+wrong")
     base("desk", architecture="biencoder", sequence_dropout=0.0)
-
-
-def test_repeated_lists_are_refused_quickly() -> None:
-    """Aliases of YAML can name a list of a billion items in a few lines."""
-    values: list[Any] = [0] * 10
-    for _ in range(9):
-        values = [values] * 10
-    for name in ("seed", "sampler"):
-        with pytest.raises(ValueError, match=f"{name}="):
-            base("smoke", **{name: values})
