@@ -87,9 +87,7 @@ def unwrap_stop() -> Iterator[None]:
 
 def _find_stop(error: BaseException | None) -> Stopped | None:
     """Return the stop among the causes of an error, or None."""
-    visited: set[int] = set()
-    while error is not None and not isinstance(error, Stopped) and id(error) not in visited:
-        visited.add(id(error))
+    while error is not None and not isinstance(error, Stopped):
         error = error.__cause__ or error.__context__
     return error if isinstance(error, Stopped) else None
 

@@ -66,15 +66,6 @@ def is_trained(path: Path) -> bool:
     return is_checkpoint and path.is_relative_to(get_home() / "runs")
 
 
-def describe_kind(path: Path) -> str:
-    """Return a noun that describes a removable path."""
-    if is_trained(path):
-        return "checkpoint file"
-    if path.name.endswith(".part"):
-        return "half-written file"
-    return "file of a run" if path.is_relative_to(get_home() / "runs") else "shard"
-
-
 def _list_partial_paths(folder: Path) -> list[Path]:
     """Return files and folders with temporary names.
 

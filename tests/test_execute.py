@@ -157,17 +157,6 @@ def test_record_describes_its_evaluation(undisturbed: Record) -> None:
     assert list(record.path.parents[1].glob(f"runs/{record.id}/trec/**/*.trec.gz"))
 
 
-@pytest.mark.slow
-def test_compiled_training_is_measured(undisturbed: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow: compiles. The backend `eager` needs no compiler, and its scores are close to those of a plain run."""
-    compiled = torch.compile
-    monkeypatch.setenv("REPRO_SWITCHES", "compile")
-    monkeypatch.setattr(torch, "compile", lambda forward, **words: compiled(forward, **{**words, "backend": "eager"}))
-    record = execute(CONTEXTUAL, progress=ignore)
-    assert record.provenance["training"]["switches"] == ["compile"]
-    assert {**record.metrics, SPEED: 0} == pytest.approx({**undisturbed.metrics, SPEED: 0}, abs=1e-3, rel=1e-3)
-
-
 def test_foreign_checkpoint_is_refused() -> None:
     with pytest.raises(Interrupted):
         execute(base("smoke"), should_stop=stop_after(3), progress=ignore)

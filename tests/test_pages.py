@@ -7,7 +7,7 @@ import pytest
 
 from repro.cli.main import app
 from repro.report.gallery import compute_digest, get_picture_path, is_current, iter_gallery_figures, load_findings
-from repro.report.markdown_pages import SOURCE_BLOCKS, extract_first_sentence, replace_block
+from repro.report.markdown_pages import SOURCE_BLOCKS, replace_block
 from repro.spec.registry import artefacts, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,19 +113,3 @@ def test_errata_name_existing_tests() -> None:
     named = [set(re.findall(r"`(test_\w+)`", row)) for row in rows]
     assert len(rows) >= 20 and all(named), "each row needs a test"
     assert set().union(*named) <= existing
-
-
-@pytest.mark.parametrize(
-    ("docstring", "sentence"),
-    [
-        ("One job. Two jobs.", "One job"),
-        ("The filter (eq. 4) of a batch. More.", "The filter (eq. 4) of a batch"),
-        ("How far they move (fig. 15)", "How far they move (fig. 15)"),
-        ("As in e.g. Table 1, 0.5 points.", "As in e.g. Table 1, 0.5 points"),
-        ("A sentence that\ngoes on.\n\nA second part.", "A sentence that goes on"),
-        ("Do they? Some do. Others not.", "Do they? Some do"),
-    ],
-)
-def test_first_sentence_is_whole(docstring: str, sentence: str) -> None:
-    """Abbreviations and brackets do not end a sentence."""
-    assert extract_first_sentence(f'"""{docstring}"""\n') == sentence

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from repro.spec.axes import is_axis
-from repro.spec.registry import normalise_artefact_name
 from repro.spec.scales import ORDER
 from repro.text import make_printable
 
 SELECTION = "artefacts (table1, figure3, …), all, run ids or a file of runs, then axes (seed=1..5 batch_size=64,128)"
-MIN_INTERVAL_SECONDS = 2.0
-"""Shortest time between two progress lines."""
 Item = TypeVar("Item")
 
 
-def normalise_selection(words: list[str] | None) -> list[str] | None:
-    """Return the words with artefact names normalised, for example "Table 1" as table1."""
-    if words is None:
-        return None
-    return [word if is_axis(word) else normalise_artefact_name(word) for word in words]
-
-
-What = Annotated[list[str] | None, typer.Argument(help=f"{SELECTION} (default: all)", callback=normalise_selection)]
-Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION, callback=normalise_selection)]
+What = Annotated[list[str] | None, typer.Argument(help=f"{SELECTION} (default: all)")]
+Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION)]
 """Required selection, for verbs that start, stop or remove runs. They act on everything only if `all` is given."""
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds (default: those of the artefact)")]
@@ -76,11 +64,9 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, sort_keys=True))
 
 
-def track_progress(items: Sequence[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
-    """Yield the items one by one. Print a line on the next item if the last line is two seconds old."""
-    last = time.monotonic()
-    for index, item in enumerate(items, 1):
-        if time.monotonic() - last >= MIN_INTERVAL_SECONDS:
-            print_progress(f"{describe(item)} ({index} of {len(items)})")
-            last = time.monotonic()
-        yield item
+def track_progress(items: Sequence[Item], description: str) -> Iterable[Item]:
+    """Yield the items one by one. A terminal shows a progress bar on stderr."""
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, description, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())

@@ -9,29 +9,14 @@ from shutil import rmtree
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from repro.cli.common import AsJson, print_json, print_line, print_progress
+from repro.cli.common import print_line, print_progress
 from repro.text import shorten
 
 MAX_SAMPLE_CHARACTERS = 300
 
 
-class _ShowsByDefault(TyperGroup):
-    """Command group with `show` as the default: `repro data desk` means `repro data show desk`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `show` if the first word is not a command."""
-        if args and (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
-
-
-data = typer.Typer(
-    cls=_ShowsByDefault,
-    help="Show a corpus (`repro data desk`), and import your own.",
-    no_args_is_help=True,
-)
+data = typer.Typer(help="Show a corpus (`repro data show desk`), and import your own.", no_args_is_help=True)
 
 
 @data.command()
@@ -41,7 +26,6 @@ def show(
     write_manifests: Annotated[
         bool, typer.Option("--write-manifests", help="rewrite the committed manifests from the installed packages")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Build a corpus if it is missing, and print its counts and samples."""
     from repro.data.own.imported import find_imported
@@ -51,10 +35,7 @@ def show(
     if write_manifests:
         return _rewrite_manifests(corpus)
     name = find_imported(corpus).corpus if is_imported(corpus) else corpus
-    described = describe_corpus(name, samples, progress=print_progress)
-    if as_json:
-        return print_json(described)
-    _show_corpora(described)
+    _show_corpora(describe_corpus(name, samples, progress=print_progress))
 
 
 def _show_corpora(described: dict[str, Any]) -> None:

@@ -27,20 +27,8 @@ USER_ERRORS = (ValueError, OSError, EOFError, OverflowError, MemoryError, Module
 """JSON, TOML, text encodings and most errors of pyarrow are kinds of ValueError. A date out of range is an overflow."""
 READING_LIBRARIES = frozenset(
     {
-        *(
-            "json",
-            "tomllib",
-            "_csv",
-            "gzip",
-            "zlib",
-            "_lzma",
-            "bz2",
-            "zipfile",
-            "tarfile",
-            "struct",
-            "yaml",
-            "dateutil",
-        ),
+        *("json", "tomllib", "_csv", "struct", "yaml", "dateutil"),
+        *("gzip", "zlib", "_lzma", "bz2", "zipfile", "tarfile"),
         *("datasets", "fsspec", "httpx2", "huggingface_hub", "pyarrow", "safetensors", "tokenizers"),
         *("sentence_transformers", "transformers"),
     }
@@ -172,9 +160,8 @@ def _list_origins(error: BaseException) -> Iterator[str]:
 
 
 def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
-    visited: set[int] = set()
-    while error is not None and id(error) not in visited:
-        visited.add(id(error))
+    """Yield an error and its causes. Damaged data raised it, not what was handled before."""
+    while error is not None:
         yield error
         error = error.__cause__
 

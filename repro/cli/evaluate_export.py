@@ -35,20 +35,7 @@ WrongFrom = Annotated[
 ]
 
 
-def _check_two_models(models: tuple[str, str] | None) -> tuple[str, str] | None:
-    """Return the models to compare. Raises ValueError if one of them is an option."""
-    for model in models or ():
-        if model.startswith("--"):
-            raise ValueError(f"--compare takes two models, --compare A B, but {model!r} is an option: name both")
-    return models
-
-
-Two = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
-        metavar="A B", help="evaluate two models and their difference", callback=_check_two_models, is_eager=True
-    ),
-]
+Two = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="evaluate two models and their difference")]
 
 
 def evaluate(

@@ -13,7 +13,6 @@ from repro.cli.common import (
     EXIT_NOT_RUN,
     AsJson,
     Scale,
-    normalise_selection,
     print_json,
     print_progress,
     track_progress,
@@ -21,11 +20,9 @@ from repro.cli.common import (
 from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
 from repro.spec import TRAINED, Experiment, Run
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.axes import parse_axes
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment, find_paper
 from repro.spec.scales import get_scale
-from repro.text import shorten
 
 if TYPE_CHECKING:
     from repro.statistics.judge import Judgement
@@ -34,10 +31,7 @@ if TYPE_CHECKING:
 def check(
     what: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="artefacts (table1, figure3, …) or claims, for example T1.b (default: all)",
-            callback=normalise_selection,
-        ),
+        typer.Argument(help="artefacts (table1, figure3, …) or claims, for example T1.b (default: all)"),
     ] = None,
     scale: Scale = "desk",
     strict: Annotated[
@@ -101,7 +95,7 @@ def judge_claims(what: Sequence[str] | None, scale: str) -> list[Judgement]:
     from repro.report.artefacts import judgements
     from repro.report.tables import sort_judgements
 
-    selected = track_progress(select_claims(what), lambda pair: f"judging {pair[0].artefact_names[0]}")
+    selected = track_progress(select_claims(what), "judging")
     return sort_judgements(
         judgement
         for experiment, ids in selected
@@ -129,10 +123,10 @@ def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]
 
 
 def explain_batch(
-    what: Annotated[str | None, typer.Argument(help="an artefact, or the beginning of a run's id")] = None,
-    where: Annotated[
-        list[str] | None, typer.Option(help="select a run of the artefact by field=value, repeatable")
-    ] = None,
+    what: Annotated[
+        str,
+        typer.Argument(help="the beginning of a run's id (`repro plan` shows ids), or an artefact for its first run"),
+    ],
     batch: Annotated[
         int, typer.Option(min=1, help="number of the batch in the training run, from 1 as in its log")
     ] = 1,
@@ -141,7 +135,7 @@ def explain_batch(
     negatives: Annotated[int, typer.Option(min=0, help="number of hardest negatives per query")] = 3,
 ) -> None:
     """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
-    selected_run = _find_run(what, where or [], scale)
+    selected_run = _find_run(what, scale)
     print_progress(f"reading batch {batch} of run {run_id(selected_run)}")
     from repro.analyses.microscope import explain
     from repro.report.batch import make_explanation_views
@@ -152,30 +146,17 @@ def explain_batch(
         render(view)
 
 
-def _find_run(what: str | None, where: list[str], scale: str) -> Run:
-    """Return the run whose id starts with `what`, or the first run with batches of this artefact that meets `where`.
+def _find_run(what: str, scale: str) -> Run:
+    """Return the run whose id starts with `what`, or the first run with batches of this artefact.
 
-    A condition is "field=value", as on other command lines. "field=value,value" accepts several values. Raises
-    ValueError if no run fits, or if conditions are given for an id.
+    Raises ValueError if there is none.
     """
-    if what is None:
-        raise ValueError("which run? give its id, or an artefact and --where field=value")
     if ID_PREFIX.fullmatch(what):
-        if where:
-            raise ValueError(f"{what} already selects one run: drop --where")
         return find_run_by_id(what)
-    conditions = parse_axes(where)
-    all_runs = find_experiment(what).runs(get_scale(scale).name)
-    runs = [run for run in all_runs if run.architecture in TRAINED or run.measure == "batches"]
-    for run in runs:
-        if all(getattr(run, name) in accepted for name, accepted in conditions.items()):
+    for run in find_experiment(what).runs(get_scale(scale).name):
+        if run.architecture in TRAINED or run.measure == "batches":
             return run
-    for word, (name, accepted) in zip(where, conditions.items(), strict=True):
-        values = list(dict.fromkeys(getattr(run, name) for run in runs))
-        if values and not {*values} & {*accepted}:
-            listed = ", ".join("none" if value is None else str(value) for value in values)
-            raise ValueError(f"--where {shorten(word)}: {what} at scale {scale!r} has {name} {listed}")
-    raise ValueError(f"no run of {what} at scale {scale!r} with {' '.join(where)} has batches; see `repro plan {what}`")
+    raise ValueError(f"no run of {what} at scale {scale!r} has batches; see `repro plan {what} --scale {scale}`")
 
 
 VERBS = (check, explain_batch)

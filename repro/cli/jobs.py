@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -32,7 +30,7 @@ from repro.cli.common import (
 from repro.records.lookup import ID_PREFIX, find_run_by_id, get_sweep_name, resolve_runs, split_words
 from repro.spec.registry import artefacts
 from repro.spec.scales import get_scale
-from repro.storage.paths import check_home, find_other_writers
+from repro.storage.paths import check_home
 from repro.text import count_noun, format_bytes, format_suggestion, shorten
 
 WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data sets")]
@@ -66,27 +64,11 @@ def launch(
     if dry_run:
         return _print_scripts(list(launches.scripts(runs, job_profile, sweep=sweep, retry=retry)))
     check_home()
-    if warning := find_other_writers():
-        print_progress(f"caution: {warning}")
     outcomes = launches.start(runs, job_profile, sweep=sweep, retry=retry, progress=print_line)
     if job_profile.on == "slurm" and set(outcomes.values()) - {launches.LEFT_OUT}:
-        print_line(_format_status_hint(what, scale, seed, all_seeds or (unpublished and not seed)))
+        print_line("you may leave now; `repro status` with the same arguments shows the progress")
     if launches.LEFT_OUT in outcomes.values() or (job_profile.on == "local" and set(outcomes.values()) - {"done"}):
         raise typer.Exit(EXIT_NOT_RUN)
-
-
-def _format_status_hint(what: Sequence[str], scale: str, seeds: Sequence[int] | None, is_all_seeds: bool) -> str:
-    """Return the hint after submission, with the `status` command that selects the same runs."""
-    arguments = list(what)
-    # Run ids and files include their scale.
-    if split_words(what)[1]:
-        arguments += ["--scale", scale]
-    if is_all_seeds:
-        arguments.append("--all-seeds")
-    else:
-        for seed in seeds or ():
-            arguments += ["--seed", str(seed)]
-    return f"you may leave now; `repro status {shlex.join(arguments)}` shows the progress"
 
 
 def _print_scripts(scripts: Sequence[tuple[str, str]]) -> None:
@@ -195,44 +177,23 @@ def prune(
     trained = [(path, size) for path, size in removable if is_trained(path)]
     to_remove = removable if weights else [entry for entry in removable if not is_trained(entry[0])]
     if weights and trained and not dry_run and not yes:
-        _confirm_removal(trained)
-    removed: list[tuple[Path, int]] = []
-    try:
-        for path, size in to_remove:
-            if not dry_run:
-                remove(path)
-            removed.append((path, size))
-    finally:
-        _print_removals(removed, "would remove" if dry_run else "removed")
+        question = f"the {_describe_weights(trained)} are the only copies, and must be trained again"
+        typer.confirm(f"{question}. Remove them?", abort=True)
+    if not dry_run:
+        for path, _ in to_remove:
+            remove(path)
+    verb, num_bytes = "would remove" if dry_run else "removed", sum(size for _, size in to_remove)
+    print_line(
+        f"{verb} {count_noun(len(to_remove), 'file or folder', 'files and folders')} ({format_bytes(num_bytes)})"
+    )
     if trained and not weights:
         print_line(f"kept the {_describe_weights(trained)}, the only copies: --weights removes them")
-
-
-def _confirm_removal(trained: Sequence[tuple[Path, int]]) -> None:
-    """Confirm the removal of trained weights. Raises ValueError if stdin is not a terminal."""
-    question = f"the {_describe_weights(trained)} are the only copies, and must be trained again"
-    if not sys.stdin.isatty():
-        raise ValueError(f"{question}: give --yes with --weights to remove them; nothing was removed")
-    typer.confirm(f"{question}. Remove them?", abort=True)
 
 
 def _describe_weights(trained: Sequence[tuple[Path, int]]) -> str:
     num_trainings = len({path.parent for path, _ in trained})
     size = format_bytes(sum(size for _, size in trained))
     return f"trained weights of {count_noun(num_trainings, 'training run')} ({size})"
-
-
-def _print_removals(removed: Sequence[tuple[Path, int]], verb: str) -> None:
-    """Print the number and size of removed files, one line per kind."""
-    from slurm.prune import describe_kind
-
-    kinds: dict[str, list[int]] = {}
-    for path, size in removed:
-        kinds.setdefault(describe_kind(path), []).append(size)
-    for kind, sizes in kinds.items():
-        print_line(f"{verb} {count_noun(len(sizes), kind)} ({format_bytes(sum(sizes))})")
-    if not removed:
-        print_line(f"{verb} nothing")
 
 
 def fetch(

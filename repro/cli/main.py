@@ -5,20 +5,17 @@ Heavy imports are inside the verbs, so that light verbs start without torch or m
 
 from __future__ import annotations
 
-import codecs
 import gc
 import io
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table as RichTable
 
 from repro.cli.common import (
     ALL_PUBLISHED,
@@ -49,7 +46,6 @@ from repro.records.lookup import (
     resolve_runs,
     split_words,
 )
-from repro.report.formats import make_console
 from repro.report.names import format_title
 from repro.spec import Experiment, Figure, Run
 from repro.spec.axes import is_axis
@@ -58,17 +54,16 @@ from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.spec.scales import ORDER, get_scale
 from repro.storage.files import json_object
 from repro.storage.paths import check_home, get_corpora_folder, get_local_records
-from repro.text import ABSENT, MINUS, count_noun
+from repro.text import count_noun
 
 if TYPE_CHECKING:
     from repro.planning.doctor import Finding
+    from repro.report.view import View
 
 GC_THRESHOLDS = (50_000, 20, 20)
 """Thresholds of Python's garbage collector. With the defaults it scans thousands of loaded records again and again, which
 takes a fifth of the time.
 """
-HYPHENS = "hyphens"
-"""The error handler of stdout: a number must not lose its sign in a locale without "−"."""
 SPIN_COUNT = "1000"
 """Spin count of a waiting thread in GNU OpenMP, which torch uses on Linux. The default is 300,000."""
 # click suggests verbs itself
@@ -91,24 +86,11 @@ def prepare_process() -> None:
     spinning threads take cores from working ones. `SPIN_COUNT` costs a few per cent on idle cores.
     """
     gc.set_threshold(*GC_THRESHOLDS)
-    codecs.register_error(HYPHENS, _replace_by_hyphens)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            # closed by the caller, for example with `>&-`
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 — until the process ends
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper):
-            # A locale such as ISO-8859-1 has no "–" or "…".
-            stream.reconfigure(errors=HYPHENS if name == "stdout" else "backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A locale such as ISO-8859-1 has no "–" or "−". stderr escapes such letters, too.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
-
-
-def _replace_by_hyphens(error: UnicodeError) -> tuple[str, int]:
-    """Write dashes and minus signs as hyphens, and other letters that a locale lacks as question marks."""
-    assert isinstance(error, UnicodeEncodeError)
-    letters = error.object[error.start : error.end]
-    return "".join("-" if letter in (ABSENT, MINUS) else "?" for letter in letters), error.end
 
 
 def main() -> None:
@@ -145,31 +127,14 @@ def list_artefacts(as_json: AsJson = False) -> None:
         }
         for name, (experiment, exhibit) in artefacts().items()
     ]
-    print_json(rows) if as_json else _print_artefacts(rows)
+    if as_json:
+        return print_json(rows)
+    from repro.report.formats import render
+    from repro.report.view import View
 
-
-MIN_WIDTH_WITH_RUNS = 120
-"""Width of a terminal from which `list` shows the number of runs at each scale."""
-
-
-def _print_artefacts(rows: Sequence[Mapping[str, Any]]) -> None:
-    table = RichTable(box=None, padding=(0, 1, 0, 0))
-    # Users type the name, so it must not wrap.
-    table.add_column("artefact", no_wrap=True, min_width=max(len(row["artefact"]) for row in rows))
-    table.add_column("what it shows")
-    console = make_console()
-    scales = ORDER if console.width >= MIN_WIDTH_WITH_RUNS else ()
-    for name in ("claims", *scales):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        runs = [str(row["num_runs"][scale]) for scale in scales]
-        table.add_row(row["artefact"], row["title"], str(len(row["claims"])), *runs)
-    console.print(table)
-    if scales:
-        print("Columns of scales: the runs of `repro plan ARTEFACT --scale S --all-seeds`.")
-    else:
-        print(f"A terminal of {MIN_WIDTH_WITH_RUNS} columns also shows the number of runs at each scale.")
-    print("Claims: `repro check ARTEFACT` judges them.")
+    cells = tuple((row["artefact"], row["title"], str(len(row["claims"]))) for row in rows)
+    notes = ("`repro plan ARTEFACT --scale S` shows its runs, `repro check ARTEFACT` judges its claims.",)
+    render(View("Artefacts", ("artefact", "what it shows", "claims"), cells, notes, align="llr"))
 
 
 @app.command()
@@ -231,37 +196,12 @@ def run(
         for index, missing_run in enumerate(missing, 1):
             print_line(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
             run_here(missing_run, progress=print_line)
-    _show_results(what, scale, runs)
+    if _are_runs(what):
+        _show_scores(runs)
+    else:
+        for experiment in resolve_experiments(what):
+            _show_experiment(experiment, what, scale)
     _summarise_own_corpora(runs)
-
-
-def _show_results(what: list[str], scale: str, runs: list[Run]) -> None:
-    """Print the results after `runs`: a grid or single runs as scores, or the named artefacts.
-
-    Of an artefact, pictures and other views come first, then each table, then a line on claims.
-    """
-    from repro.report.artefacts import judgements, make_artefact_views
-    from repro.report.formats import render, render_line
-    from repro.report.tables import format_summary_line
-
-    single, names = split_words(what)
-    if any(map(is_axis, what)):
-        return _show_grid(runs)
-    if single:
-        return show(what, scale)
-    for experiment in resolve_experiments(names):
-        views = {
-            name: view for name, view in make_artefact_views(experiment, scale).items() if _is_selected(name, what)
-        }
-        _draw_figures(experiment, views, scale)
-        for name in sorted(views, key=lambda name: name in names):
-            render(views[name])
-        if experiment.claims:
-            artefact = experiment.artefact_names[0]
-            summary = format_summary_line(judgements(experiment, scale))
-            render_line(
-                f"Claims of {artefact} in the published records: {summary}. `repro check {artefact}` lists them."
-            )
 
 
 def _summarise_own_corpora(runs: Sequence[Run]) -> None:
@@ -295,51 +235,33 @@ def show(
 ) -> None:
     """Show artefacts from records: the values of the paper, published values, yours, and the verdict on each claim.
 
-    For runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column per field that varies.
+    For runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column for each field that varies.
     --seed and --all-seeds choose the runs of a grid. An artefact is shown with all seeds.
     """
     get_scale(scale)
-    if any(map(is_axis, what or ())):
-        return _show_grid(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds), format, as_json)
+    names = what or []
+    if _are_runs(names):
+        return _show_scores(resolve_runs(names, scale, seeds=seed, all_seeds=all_seeds), format, as_json)
     if seed or all_seeds:
         raise ValueError("--seed and --all-seeds choose the runs of a grid; an artefact is shown with all seeds")
-    from repro.report.artefacts import judgements, make_artefact_views
-    from repro.report.formats import render
-    from repro.report.scores import make_scores_view, tabulate_scores
-    from repro.report.tables import make_claims_view
-
-    single, names = split_words(what)
-    is_single_table = format == "csv" and not as_json
-    if is_single_table and (len(names) + bool(single) != 1 or names == ["all"]):
+    if format == "csv" and not as_json and (len(names) != 1 or names == ["all"]):
         raise ValueError("a csv holds one table: name one artefact, or runs; `check --format csv` gives claims")
-    json_values: list[Any] = tabulate_scores(resolve_runs(single, scale)) if single and as_json else []
-    if single and not as_json:
-        render(make_scores_view(resolve_runs(single, scale), is_for_programs=format == "csv"), format)
-    # If only runs are named, no experiment is shown.
-    selected = resolve_experiments(names) if names or not single else []
+    selected = resolve_experiments(names)
     if names and not any(experiment.runs(scale) for experiment in selected):
         raise ValueError(describe_missing_scale(names, selected, scale))
-    for experiment in selected:
-        judged = judgements(experiment, scale)
-        shown = {
-            name: view
-            for name, view in make_artefact_views(experiment, scale).items()
-            if (name in names if is_single_table else _is_selected(name, what))
-        }
-        if as_json:
-            claims = [judgement.as_dict() for judgement in judged]
-            json_values.append({"claims": claims, "shown": {name: asdict(view) for name, view in shown.items()}})
-            continue
-        for view in shown.values():
-            render(view, format)
-        if experiment.claims and not is_single_table:
-            render(make_claims_view(judged, f"Claims at scale {scale}"), format)
-        _draw_figures(experiment, shown, scale)
     if as_json:
-        print_json(json_values[0] if len(json_values) == 1 else json_values)
+        values = [_collect_experiment(experiment, names, scale) for experiment in selected]
+        return print_json(values[0] if len(values) == 1 else values)
+    for experiment in selected:
+        _show_experiment(experiment, names, scale, format)
 
 
-def _show_grid(runs: list[Run], format: str = "text", as_json: bool = False) -> None:
+def _are_runs(words: Sequence[str]) -> bool:
+    """Return whether words name runs: ids, files of runs or a grid. Otherwise they are artefacts."""
+    return bool(split_words(words)[0]) or any(map(is_axis, words))
+
+
+def _show_scores(runs: list[Run], format: str = "text", as_json: bool = False) -> None:
     from repro.report.formats import render
     from repro.report.scores import make_scores_view, tabulate_scores
 
@@ -348,18 +270,46 @@ def _show_grid(runs: list[Run], format: str = "text", as_json: bool = False) -> 
     render(make_scores_view(runs, is_for_programs=format == "csv"), format)
 
 
-def _draw_figures(experiment: Experiment, names: Collection[str], scale: str) -> None:
-    """Draw the figures of an experiment that have these names, and print their paths."""
-    from repro.cli.figures import draw_and_report
+def _show_experiment(experiment: Experiment, names: Sequence[str], scale: str, format: str = "text") -> None:
+    """Print the selected artefacts of an experiment: pictures, then the tables, then a line on claims.
 
-    figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in names]
+    A csv has one table, so it holds only the artefact of this name.
+    """
+    from repro.cli.figures import draw_and_report
+    from repro.report.artefacts import judgements
+    from repro.report.formats import render, render_line
+    from repro.report.tables import format_summary_line
+
+    views = _make_views(experiment, names, scale)
+    figures = [exhibit for exhibit in experiment.artefacts if isinstance(exhibit, Figure) and exhibit.name in views]
     for line in draw_and_report(figures, scale):
         print_progress(line)
+    # the named artefacts come last, where they stay on the screen
+    for name in sorted(views, key=lambda name: name in names):
+        if format != "csv" or name in names:
+            render(views[name], format)
+    if experiment.claims and format == "text":
+        artefact, summary = experiment.artefact_names[0], format_summary_line(judgements(experiment, scale))
+        render_line(f"Claims of {artefact} in the published records: {summary}. `repro check {artefact}` lists them.")
 
 
-def _is_selected(name: str, what: Sequence[str] | None) -> bool:
-    """Return whether the command line selects this artefact. For example, table3 also selects table3_shares."""
-    return not what or "all" in what or any(f"{name}_".startswith(f"{word}_") for word in what)
+def _make_views(experiment: Experiment, names: Sequence[str], scale: str) -> dict[str, View]:
+    """Return the views that the command line selects. For example, table3 also selects table3_shares."""
+    from repro.report.artefacts import make_artefact_views
+
+    views = make_artefact_views(experiment, scale)
+    if not names or "all" in names:
+        return views
+    return {name: views[name] for name in views if any(f"{name}_".startswith(f"{word}_") for word in names)}
+
+
+def _collect_experiment(experiment: Experiment, names: Sequence[str], scale: str) -> dict[str, Any]:
+    """Return the claims and the selected artefacts of an experiment as plain values."""
+    from repro.report.artefacts import judgements
+
+    claims = [judgement.as_dict() for judgement in judgements(experiment, scale)]
+    views = _make_views(experiment, names, scale)
+    return {"claims": claims, "shown": {name: asdict(view) for name, view in views.items()}}
 
 
 @app.command()
@@ -376,11 +326,8 @@ def report(
     from repro.report.markdown_pages import HEADLINE_SCALES
     from repro.report.sections import make_scale_report
 
-    def describe(name: str, experiment: Experiment) -> str:
-        return f"{experiment.artefact_names[0]} at {name}"
-
     scales = (
-        make_scale_report(name, track_progress(experiments(), partial(describe, name)), draw_svg, draw_forest)
+        make_scale_report(name, track_progress(experiments(), name), draw_svg, draw_forest)
         for name in [get_scale(name).name for name in scale or HEADLINE_SCALES]
     )
     print_line(f"written: {write_report(out, scales, draw_gains(FRONT_TABLE, FRONT_SCALE)['light'])}")

@@ -16,7 +16,6 @@ from repro.spec.scales import ORDER
 from repro.storage.digests import check_digests
 from repro.storage.files import read_json
 from repro.storage.paths import (
-    find_other_writers,
     get_building_folder,
     get_home,
     get_local_records,
@@ -64,8 +63,6 @@ def run_checks() -> Iterator[Finding]:
     yield Finding("code", is_clean, f"commit {code['commit']}, uncommitted changes: {changes}")
     disk = f"{free:.1f} GiB free under {get_home()}; desk needs {NEEDED_DISK_GIB:.1f}"
     yield Finding("disk", free >= NEEDED_DISK_GIB, disk)
-    warning = find_other_writers()
-    yield Finding("home", not warning, warning or f"only you may write to {get_home()}")
     sbatch = shutil.which("sbatch")
     yield Finding("slurm", sbatch is not None, sbatch or "no sbatch on this machine: local queue only")
     yield from map(_check_scale, ORDER)

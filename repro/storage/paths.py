@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import stat
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -56,23 +53,6 @@ def _resolve(path: Path) -> Path:
 def check_home() -> None:
     """Create the home folder. Raises OSError if it cannot be created."""
     get_home().mkdir(parents=True, exist_ok=True)
-
-
-def find_other_writers() -> str:
-    """Return a warning if other users can write to the home folder or to one of its parents, else an empty string.
-
-    They could change training data and submitted jobs. Parents with a sticky bit, such as /tmp, are safe.
-    """
-    for folder in (get_home(), *get_home().parents):
-        with suppress(OSError):
-            status = folder.stat()
-            # In a folder with a sticky bit, others cannot rename what they do not own.
-            if status.st_mode & stat.S_ISVTX and folder != get_home():
-                continue
-            if status.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
-                writers = "everybody" if status.st_mode & stat.S_IWOTH else "its group"
-                return f"{writers} may write to {folder} and so change the training data and jobs: chmod go-w {shlex.quote(str(folder))}"
-    return ""
 
 
 def _get_user_data_folder() -> Path:

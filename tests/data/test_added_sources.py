@@ -223,7 +223,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_HOME", str(home))
         if not all((get_wheels_folder() / PINS[wheel].file).is_file() for source in ADDED for wheel in WHEELS[source]):
-            pytest.skip(f"wheels of `wide` are missing in {get_wheels_folder()}: `repro data wide` fetches them")
+            pytest.skip(f"wheels of `wide` are missing in {get_wheels_folder()}: `repro data show wide` fetches them")
         # The three corpora share their rows and suites, which take most of the time.
         for name in ("mine_all", "mine_added_sources"):
             patch.setattr(desk_module, name, cache(getattr(desk_module, name)))

@@ -9,6 +9,7 @@ from scipy import stats
 from repro.evaluate.comparison import paired_gaps
 from repro.report.query_scores import QueryScores
 from repro.statistics.bootstrap import choose_interval, compute_interval, paired_bootstrap, percentile_interval
+from repro.statistics.units import stratified_mean
 
 RNG = np.random.default_rng(3)
 NO_SAMPLES = np.zeros(0)
@@ -58,3 +59,10 @@ def test_equal_scores_have_no_interval(num_queries: int) -> None:
     assert perfect.interval() is None and perfect.interval(perfect) is None
     gap = paired_gaps(np.ones(num_queries), np.ones(num_queries), make_rows([num_queries]))["mean"]
     assert gap.as_metrics("x") == {"x/difference": 0.0}
+
+
+def test_stratified_mean_is_exact() -> None:
+    strata_Q = np.array([0, 0, 0, 2, 2, 5])
+    values_Q = RNG.random(len(strata_Q))
+    means = [values_Q[strata_Q == stratum].mean() for stratum in (0, 2, 5)]
+    assert stratified_mean(values_Q, strata_Q) == float(np.mean(means))

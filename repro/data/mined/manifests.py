@@ -20,7 +20,7 @@ WIDE_FOLDER = MANIFEST_FOLDER / "wide"
 MANY_FOLDER = MANIFEST_FOLDER / "many"
 """Separate folders, because all files directly in `MANIFEST_FOLDER` enter the key of `desk` and `desk-views`."""
 RENEW_HINT = (
-    "install the versions of requirements.lock, or renew the manifests with `repro data CORPUS --write-manifests`"
+    "install the versions of requirements.lock, or renew the manifests with `repro data show CORPUS --write-manifests`"
 )
 
 # source → wheel → (common prefix of its domains, licence of the text)
