@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, g
 from repro.spec import Run, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
+
+if TYPE_CHECKING:
+    from repro.batches.cluster import Clusters
 
 SELECTION_SEED = CLUSTER_SEED = 0
 """Clusters and the surrogate are part of the data, so runs with different seeds share them."""
@@ -219,13 +223,43 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.cluster import cluster_pairs, list_sampled_domains
+            from repro.batches.cluster import cluster_pairs
+
+            save(folder, cluster_pairs(*load(), **get_settings()))
+
+        def make_part(folder: Path, part: Part) -> None:
+            from repro.batches.cluster import cluster_part
+
+            cluster_part(folder, *load(), part, **get_settings())
+
+        def join(folder: Path, parts: Sequence[Path]) -> None:
+            from repro.batches.cluster import join_clusters
+
+            save(folder, join_clusters(parts, load()[2]))
+
+        def load() -> tuple[np.ndarray, ...]:
+            codes = domain_codes(run, self.selected_pairs())
+            return self.load_embeddings("query"), self.load_embeddings("document"), codes
+
+        def get_settings() -> dict[str, Any]:
+            return {
+                "cluster_size": run.cluster_size,
+                "seed": CLUSTER_SEED,
+                "num_dimensions": run.cluster_dimensions,
+                "progress_folder": get_progress_folder(),
+            }
+
+        def get_progress_folder() -> Path:
+            return self.clusters.building_folder / "kmeans"
+
+        def save(folder: Path, clusters: Clusters) -> None:
+            from repro.batches.cluster import list_sampled_domains
 
             assert run.cluster_size is not None, "only runs with clusters have this stage"
+            clusters.save(folder)
             pairs = self.selected_pairs()
-            codes = domain_codes(run, pairs)
             # Large domains are clustered from a sample. The record mentions them.
-            if sampled := list_sampled_domains(codes, run.cluster_size):
+            if sampled := list_sampled_domains(domain_codes(run, pairs), run.cluster_size):
                 names = list_domain_names(run, pairs)
                 sample_sizes = {
                     names[code]: {"num_fitted": num_fitted, "num_pairs": num_pairs}
@@ -234,11 +268,12 @@ class StageGraph:
                 (folder / SAMPLED_FILE).write_text(
                     json.dumps(sample_sizes, indent=1, sort_keys=True) + "\n", encoding="utf-8"
                 )
-            queries, documents = self.load_embeddings("query"), self.load_embeddings("document")
-            cluster_pairs(queries, documents, codes, cluster_size=run.cluster_size, seed=CLUSTER_SEED).save(folder)
+            shutil.rmtree(get_progress_folder(), ignore_errors=True)
 
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
-        return Stage("clusters", key, make, (self.embeddings,))
+        if run.cluster_dimensions is not None:
+            key["dimensions"] = run.cluster_dimensions
+        return Stage("clusters", key, make, (self.embeddings,), Sharding(make_part, join))
 
     @cached_property
     def negatives(self) -> Stage:

@@ -40,6 +40,7 @@ NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
     "filter_model": lambda run: run.filter != "none",
     "filter_margin": lambda run: run.filter != "none",
     "mined_negatives": lambda run: run.num_hard_negatives > 0,
+    "cluster_dimensions": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
     "packing": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
 }
 """Fields that only some training runs read."""

@@ -68,6 +68,7 @@ class Run:
     mixing_alpha: float | None  # one domain per batch with p ∝ size^α (GTE eq. 4); None: each pair once per epoch
     batch_size: int  # pairs per batch
     cluster_size: int | None  # mean number of pairs per cluster; only for sampler "cluster"
+    cluster_dimensions: int | None  # K-means sees each half of a pair on this many principal directions; None: whole
     packing: str  # order of the clusters before they are cut into batches
     surrogate: str  # the fixed encoder for clusters, filter and difficulty: a name, a hub id or a folder
     filter: str  # false-negative filter, eq. 4, or as many random negatives as it would mask (a control, ours)
@@ -235,7 +236,7 @@ EVALUATION_FIELDS = (
 """Fields that do not affect training. Runs that differ only in these share a training run."""
 BATCH_FIELDS = (
     *("corpus", "sources", "num_pairs", "domain_column"),
-    *("sampler", "mixing_alpha", "batch_size", "cluster_size", "packing"),
+    *("sampler", "mixing_alpha", "batch_size", "cluster_size", "cluster_dimensions", "packing"),
     *("surrogate", "filter", "filter_model", "filter_margin", "num_hard_negatives", "mined_negatives"),
     "known_positives",
     *("max_tokens", "batches_a_step", "num_steps", "num_epochs"),  # the surrogate truncates at max_tokens, too

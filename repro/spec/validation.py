@@ -20,6 +20,7 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "mixing_alpha": (0, 1),  # 0: all sources equally, 1: by size
         "batch_size": (1, 10**7),
         "cluster_size": (1, MAX_COUNT),
+        "cluster_dimensions": (1, 2**16),
         "filter_margin": (-2, 2),  # a difference of two cosines
         "num_hard_negatives": (0, 10_000),
         "num_layers": (1, 512),

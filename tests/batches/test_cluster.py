@@ -1,14 +1,23 @@
 """Clusters of pairs against brute force, planted topics and other numbers of threads."""
 
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
 import pytest
 
 from repro.batches import cluster
-from repro.batches.cluster import Clusters, best_attempt, cluster_pairs, list_sampled_domains, load_clusters
-from repro.seeds import derive
+from repro.batches.cluster import (
+    Clusters,
+    best_attempt,
+    cluster_pairs,
+    cluster_part,
+    join_clusters,
+    list_sampled_domains,
+    load_clusters,
+)
+from repro.storage.stages import Part
 from tests.batches.planted import normalise, plant_pairs
 
 
@@ -76,7 +85,7 @@ def test_only_large_domains_use_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
     monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", to_all_gpus)
 
-    def best(points: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool) -> np.ndarray:
+    def best(points: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool, progress: None) -> np.ndarray:
         is_on_gpus[len(points)] = on_gpus
         return best_attempt(points, num_clusters, seed)
 
@@ -88,12 +97,66 @@ def test_only_large_domains_use_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(clusters.assignment_N, expected.assignment_N)
 
 
-def test_best_of_three_attempts_is_taken() -> None:
+def test_best_of_three_attempts_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = stack_both_orders(*draw_pairs(150))
-    attempts = [cluster._run_attempt(points, 12, derive(1, attempt))[1] for attempt in range(3)]
+    best, attempts = best_attempt(points, 12, 1), []
+    for number in range(3):
+        cluster._Progress(attempt=number).save(tmp_path / f"{number}.npz")
+        monkeypatch.setattr(cluster, "NUM_ATTEMPTS", number + 1)
+        attempts.append(best_attempt(points, 12, 1, progress=tmp_path / f"{number}.npz"))
     objectives = [((points[:, None] - centroids) ** 2).sum(-1).min(1).sum() for centroids in attempts]
     assert len({round(float(objective), 2) for objective in objectives}) == 3, "all attempts differ"
-    np.testing.assert_array_equal(best_attempt(points, 12, 1), attempts[int(np.argmin(objectives))])
+    np.testing.assert_array_equal(best, attempts[int(np.argmin(objectives))])
+
+
+def test_killed_kmeans_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kill at any group of ten iterations, only that group runs again, and the clusters are the same."""
+    monkeypatch.setattr(cluster, "LARGE_DOMAIN", 200)
+    pairs, train, calls = draw_pairs(200), faiss.Kmeans.train, []
+
+    def run(folder: Path, limit: int = 30) -> Clusters:
+        def count(*args: Any, **options: Any) -> float:
+            calls.append(len(calls))
+            if len(calls) > limit:
+                raise KeyboardInterrupt
+            return train(*args, **options)
+
+        calls.clear()
+        monkeypatch.setattr(faiss.Kmeans, "train", count)
+        options = {"seed": 0, "num_dimensions": 4, "progress_folder": folder}
+        return cluster_pairs(*pairs, np.zeros(200, np.int32), cluster_size=10, **options)
+
+    expected = run(tmp_path / "whole")
+    num_calls = len(calls)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "killed", num_calls - 2)
+    resumed = run(tmp_path / "killed")
+    assert len(calls) == 2
+    for name, array in vars(resumed).items():
+        np.testing.assert_array_equal(array, getattr(expected, name))
+
+
+@pytest.mark.parametrize("num_parts", [1, 2, 5])
+def test_parts_join_to_whole(num_parts: int, tmp_path: Path) -> None:
+    """A part may have no domain."""
+    inputs = (*draw_pairs(160), np.random.default_rng(1).permutation(np.repeat([0, 2, 5, 9], [80, 40, 30, 10])))
+    options = {"cluster_size": 10, "seed": 3, "num_dimensions": 4}
+    folders = [tmp_path / str(number) for number in range(num_parts)]
+    for number, folder in enumerate(folders, 1):
+        folder.mkdir()
+        cluster_part(folder, *inputs, Part(number, num_parts), **options)
+    joined, expected = join_clusters(folders, inputs[2]), cluster_pairs(*inputs, **options)
+    for name, array in vars(joined).items():
+        np.testing.assert_array_equal(array, getattr(expected, name))
+
+
+def test_points_lie_on_principal_directions() -> None:
+    """A single cluster has the mean of the projected pairs as its centroid."""
+    pairs = draw_pairs(60)
+    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), cluster_size=60, seed=0, num_dimensions=3).centroids_KD
+    directions = np.linalg.svd(pairs[0].astype(np.float64))[2][:3].T
+    expected = stack_both_orders(*(side @ directions for side in pairs)).mean(0)
+    np.testing.assert_allclose(np.abs(centroids[0]), np.abs(expected), atol=1e-6)
 
 
 def test_blocks_of_stored_vectors_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,13 +181,12 @@ def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) ->
     assert list_sampled_domains(domains, 50) == {2: (320, 1000)}
     assert list_sampled_domains(domains, 100) == {2: (300, 1000)}
     num_fitted: set[int] = set()
-    run_attempt = cluster._run_attempt
 
-    def count_points(points: np.ndarray, *args: int, **options: bool) -> tuple[float, np.ndarray]:
+    def count_points(points: np.ndarray, *args: int, **options: Any) -> np.ndarray:
         num_fitted.add(len(points))
-        return run_attempt(points, *args, **options)
+        return best_attempt(points, *args, **options)
 
-    monkeypatch.setattr(cluster, "_run_attempt", count_points)
+    monkeypatch.setattr(cluster, "best_attempt", count_points)
     clusters = cluster_pairs(*pairs, domains, cluster_size=50, seed=0)
     assert num_fitted == {400, 640}
     np.testing.assert_array_equal(clusters.assignment_N, assign_by_brute_force(*pairs, domains, clusters))

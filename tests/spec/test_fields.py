@@ -119,6 +119,7 @@ ROWS: dict[str, tuple[Observe, dict[str, Any], dict[str, Any]]] = {
     "mixing_alpha": (get_batches, {"sampler": "domain"}, {"mixing_alpha": 0.5}),
     "batch_size": (get_batches, {}, {"batch_size": 8}),
     "cluster_size": (get_stages, CLUSTERS, {"cluster_size": 16}),
+    "cluster_dimensions": (get_stages, CLUSTERS, {"cluster_dimensions": 4}),
     "packing": (get_batches, CLUSTERS, {"packing": "greedy"}),
     "surrogate": (get_stages, CLUSTERS, {"surrogate": "minilm"}),
     "filter": (get_masked, CLUSTERS, {"filter": "surrogate"}),
