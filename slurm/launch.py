@@ -220,7 +220,8 @@ def make_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any
     given: dict[str, Any] = {"tasks_per_node": profile.num_processes, **profile.parameters}
     if batch.is_stage:
         # One process builds a stage, whatever a run uses.
-        given |= {"nodes": 1, "tasks_per_node": 1, **profile.stage}
+        kind = batch.tasks[0].name.partition("/")[0]
+        given |= {"nodes": 1, "tasks_per_node": 1, **profile.stage, **profile.kinds.get(kind, {})}
     # TOML has no null: an empty text or 0 removes an option that a table inherits.
     given = {name: value for name, value in given.items() if value not in ("", 0)}
     if any(character in f"{get_home()}{sweep}" for character in "%\\\n"):

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from repro.pipeline.needs import STAGE_KINDS
 from repro.planning.pairs import count_pairs
 from repro.spec import Run
 from repro.spec.identity import run_id
@@ -35,15 +36,16 @@ class Profile:
     max_requeues: int = 10
     # Shell words that start python in a job, by default the launcher's interpreter. $VARIABLES are expanded.
     python: str = ""
-    # Shards of tokens, embeddings and keys, each a separate job: either their number, or the pairs per shard if the
+    # Shards of a stage, each a separate job: either their number, or the pairs per shard if the
     # number of pairs is known in advance.
     num_shards: int | None = None
     pairs_per_shard: int | None = None
     # Parameters of `submitit.AutoExecutor.update_parameters`, for example timeout_min, mem_gb or slurm_partition. A
     # local queue reads cpus_per_task, gpus_per_node and tasks_per_node.
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    # Parameters of a stage that differ from those of a run.
+    # Parameters of a stage that differ from those of a run, and by kind of stage those that differ from other stages.
     stage: Mapping[str, Any] = field(default_factory=dict)
+    kinds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that would silently start other jobs than requested."""
@@ -59,6 +61,10 @@ class Profile:
         memory = self.parameters.get("mem_gb", 1)
         if isinstance(memory, bool) or not isinstance(memory, int | float) or not 0 < memory < float("inf"):
             raise ValueError(f"profile {self.name}: mem_gb={memory!r}; must be a number above 0")
+        if unknown := sorted(set(self.kinds) - set(STAGE_KINDS)):
+            raise ValueError(
+                f"profile {self.name}: {unknown[0]!r} is no kind of stage; choose among {list(STAGE_KINDS)}"
+            )
         if (self.num_shards or 0) > MAX_SHARDS:
             raise ValueError(f"profile {self.name}: num_shards={self.num_shards}; the maximum is {MAX_SHARDS}")
         if self.num_shards and self.pairs_per_shard:
@@ -178,7 +184,7 @@ def _resolve_values(name: str, tables: Mapping[str, dict[str, Any]], chain: tupl
 
 
 def count_shards(run: Run, profile: Profile) -> int:
-    """Return the number of shards of tokens, embeddings and keys of a run. 1 means no sharding.
+    """Return the number of shards of each stage of a run that can be built in shards. 1 means no sharding.
 
     If the number of pairs is unknown before the corpus is built, this is 1 unless the profile sets the number. Raises
     ValueError if there are more shards than pairs or than can be managed.

@@ -5,6 +5,7 @@
 2. Every epoch is packed again (`repro.batches.pack`). The number of batches E is the same for all epochs.
 3. Step s uses batch s mod E of epoch s // E. There is no other state, so a resumed run sees the same batches.
 4. A large epoch is stored in an unnamed temporary file, like the rows of the domains. Memory holds one domain.
+5. Epochs can be packed once and stored for all processes of a run (`BatchSampler.save`, `StoredSampler`).
 
 Shapes: N pairs, E batches per epoch, B pairs per batch.
 """
@@ -20,7 +21,7 @@ import numpy as np
 
 from repro.batches.cluster import Clusters
 from repro.batches.pack import ROWS_PER_CHUNK, Epoch, group_by_domain, make_cluster_order, pack_epoch, shuffle_rows
-from repro.storage.arrays import iter_blocks, release_pages
+from repro.storage.arrays import iter_blocks, load_array, release_pages
 
 KINDS = ("random", "domain", "cluster")
 
@@ -113,6 +114,29 @@ class BatchSampler:
     def state_at(self, step: int) -> SamplerState:
         """Return the sampler state after `step` batches, for the checkpoint."""
         return SamplerState(self.seed, *divmod(step, len(self)))
+
+    def save(self, folder: Path, num_epochs: int) -> None:
+        """Write the batches of the first epochs, for `StoredSampler`."""
+        np.save(folder / "counts.npy", self._counts)
+        for epoch in range(num_epochs):
+            packed = self._pack(epoch)
+            np.save(folder / f"rows-{epoch}.npy", packed.rows_EB)
+            np.save(folder / f"order-{epoch}.npy", packed.order_E)
+
+
+class StoredSampler(BatchSampler):
+    """The batches that `BatchSampler.save` wrote. They are memory-mapped."""
+
+    def __init__(self, folder: Path, *, batch_size: int, seed: int) -> None:
+        """Open the batches in `folder`, which were packed with this batch size and seed."""
+        self.batch_size, self.seed = batch_size, seed
+        self._counts = load_array(folder / "counts.npy", kind="i", shape=(None,))
+        self._folder = folder
+
+    def _pack(self, epoch: int) -> Epoch:
+        shape = (len(self), self.batch_size)
+        rows_EB = load_array(self._folder / f"rows-{epoch}.npy", kind="i", shape=shape, mapped=True)
+        return Epoch(rows_EB, load_array(self._folder / f"order-{epoch}.npy", kind="i", shape=shape[:1], mapped=True))
 
 
 def _choose_order(

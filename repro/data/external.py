@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 
 from repro.data.own.imported import find_imported, list_imported_corpora, make_builder
-from repro.data.pairs import write_pairs
+from repro.data.pairs import join_pairs, write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
-from repro.data.paper.hub import SOURCES, get_local_copy, load_source
+from repro.data.paper.hub import SOURCES, SourceFile, get_local_copy, list_source_files
 from repro.data.paper.local_copies import compute_version, resolve_sources
 from repro.spec import MTEB_SUITES
 from repro.storage.paths import is_imported
+from repro.storage.platform_info import count_usable_cores
+from repro.storage.stages import WHOLE, Part, Sharding
 
 
 @dataclass(frozen=True)
@@ -25,11 +31,13 @@ class ExternalCorpus:
         make: Writes training pairs and suites to a folder.
         origin: A digest of everything that decides the content.
         suites: Names of its suites.
+        sharding: Writes a part of its files and joins the parts, or None.
     """
 
     make: Callable[[Path], None]
     origin: str
     suites: tuple[str, ...]
+    sharding: Sharding | None = None
 
 
 def find_external_corpus(name: str) -> ExternalCorpus | None:
@@ -51,6 +59,7 @@ def find_external_corpus(name: str) -> ExternalCorpus | None:
             make=lambda path: _write_source(name, path),
             origin=_compute_origin(name),
             suites=(),
+            sharding=Sharding(lambda folder, part: _write_source_part(name, folder, part), _join_source),
         )
     if name in SUITES:
         check_suite(name)
@@ -81,7 +90,39 @@ def list_external_suites() -> list[str]:
 
 
 def _write_source(name: str, folder: Path) -> None:
-    num_pairs = write_pairs(folder / "train.arrow", load_source(name), with_negatives=True)
+    part = folder / "files"
+    part.mkdir()
+    _write_source_part(name, part, WHOLE)
+    _join_source(folder, [part])
+    shutil.rmtree(part)
+
+
+def _write_source_part(name: str, folder: Path, part: Part) -> None:
+    """Convert the files of a part of a copy, one process per core. Whole files make the result independent of the parts."""
+    files = list_source_files(name)
+    files = files[part.span(len(files))]
+    paths = [folder / f"{file.number:06d}.arrow" for file in files]
+    num_processes = min(count_usable_cores(), len(files))
+    if num_processes < 2:
+        for file, path in zip(files, paths, strict=True):
+            _convert_file(file, path)
+        return
+    # Forking a process with threads of Arrow may hang.
+    with ProcessPoolExecutor(num_processes, get_context("spawn")) as pool:
+        for _ in pool.map(_convert_file, files, paths):
+            pass
+
+
+def _convert_file(file: SourceFile, path: Path) -> None:
+    rows = file.read()
+    # A file may be empty, and a file of pairs may not.
+    if (first := next(rows, None)) is not None:
+        write_pairs(path, chain([first], rows), with_negatives=True)
+
+
+def _join_source(folder: Path, parts: Sequence[Path]) -> None:
+    paths = sorted((path for part in parts for path in part.glob("*.arrow")), key=lambda path: path.name)
+    num_pairs = join_pairs(folder / "train.arrow", paths)
     (folder / "report.json").write_text(json.dumps({"num_pairs": num_pairs}) + "\n", encoding="utf-8")
 
 

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     negatives: tuple[str, ...] = ()
 
 
-def make_id(corpus: str, number: int, domain: str, query: str, document: str) -> str:
+def make_id(corpus: str, number: int | str, domain: str, query: str, document: str) -> str:
     """Return the id of a pair: its corpus, the number of its row, and a digest of its text."""
     digest = hashlib.sha256(f"{domain}\0{query}\0{document}".encode()).hexdigest()[:16]
     return f"{corpus}:{number}:{digest}"
@@ -232,6 +232,20 @@ def write_pairs(
 def write_columns(path: Path, blocks: Iterable[Mapping[str, Sequence[Any]]]) -> int:
     """Write pairs with negatives from blocks of columns, as `write_pairs` from rows. Return their number, also 0."""
     return _write(path, _make_schema(with_negatives=True), blocks, ROWS_PER_BATCH)
+
+
+def join_pairs(path: Path, parts: Iterable[Path]) -> int:
+    """Concatenate files of `write_pairs` with the same columns. Return the number of rows. Memory holds one batch."""
+    num_rows = 0
+    with atomic_file(path) as part, pa.OSFile(str(part), "wb") as sink, ExitStack() as stack:
+        writer = None
+        for part_path in parts:
+            with pa.OSFile(str(part_path)) as source:
+                for batch in pa.ipc.open_stream(source):
+                    writer = writer or stack.enter_context(pa.ipc.new_stream(sink, batch.schema))
+                    writer.write_batch(batch)
+                    num_rows += len(batch)
+    return num_rows
 
 
 def read_pairs(path: Path) -> Pairs:

@@ -123,7 +123,8 @@ def make_corpus_stage(name: str) -> Stage:
     external = find_external_corpus(name)
     if external is None:
         raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *list_external_corpora()]}")
-    return Stage("corpus", {"corpus": name, "made_from": external.origin}, external.make)
+    key = {"corpus": name, "made_from": external.origin}
+    return Stage("corpus", key, external.make, sharding=external.sharding)
 
 
 @cache

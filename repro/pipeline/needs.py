@@ -10,8 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from repro.data.pairs import Pairs
+from repro.data.paper.hub import SOURCES
 from repro.spec import MEASURES, TRAINED, Run, needs_surrogate
 
+STAGE_KINDS = (
+    *("corpus", "selection", "tokens", "keys", "positives", "embeddings", "clusters", "negatives", "order"),
+    *("candidates", "headroom"),
+)
+"""Names of stages. The filter's vectors are embeddings, too."""
 MINILM, NOMIC_BERT = "minilm", "nomic-ai/nomic-bert-2048"
 
 
@@ -37,8 +43,14 @@ def list_pair_kinds(run: Run) -> list[str]:
         "filter_embeddings": embeds and run.filter != "none",
         "clusters": embeds and run.sampler == "cluster",
         "negatives": has_hard_negatives(run),
+        "order": stores_order(run),
     }
     return [kind for kind, is_needed in conditions.items() if is_needed]
+
+
+def stores_order(run: Run) -> bool:
+    """Return whether the batches of all epochs are a stage. On the paper's corpora, packing one takes up to hours."""
+    return run.architecture in TRAINED and run.num_steps != 0 and run.mixing_alpha is None and run.corpus in SOURCES
 
 
 def has_hard_negatives(run: Run) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder, get_filter_encoder, get_surrogate
+from repro.batches.sampler import BatchSampler
 from repro.batches.surrogate import embed_part, embed_texts, join_embeddings, load_surrogate
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
@@ -34,6 +35,7 @@ from repro.pipeline.needs import (
 from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, get_texts_for
 from repro.spec import Run, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
+from repro.storage.paths import get_home
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 if TYPE_CHECKING:
@@ -46,6 +48,17 @@ RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
 """Versions of how a stage is built. Raise one if the same input would give other content. Every stage of that kind, and
 all stages that depend on it, are then rebuilt. Version 1 is not part of a key, so old stages stay valid."""
 KEYS_FILE, SAMPLED_FILE, GIVEN_FILE = "keys.npy", "sampled.json", "given.arrow"
+ORDER_FIELDS = (
+    "sampler",
+    "domain_column",
+    "batch_size",
+    "packing",
+    "seed",
+    "num_epochs",
+    "num_steps",
+    "batches_a_step",
+)
+"""Fields that decide the batches of a run, in addition to its pairs and their clusters."""
 TEXT_KINDS = ("tokens", "keys", "embeddings", "filter_embeddings")
 """Stages that the given hard negatives need too."""
 
@@ -276,6 +289,23 @@ class StageGraph:
         return Stage("clusters", key, make, (self.embeddings,), Sharding(make_part, join))
 
     @cached_property
+    def order(self) -> Stage:
+        """The batches of all epochs of a training run, which one process packs for all."""
+        run = self.run
+
+        def make(folder: Path) -> None:
+            from repro.batches.cluster import load_clusters
+
+            pairs = self.selected_pairs()
+            clusters = load_clusters(self.clusters.path, len(pairs)) if run.sampler == "cluster" else None
+            sampler = make_batch_sampler(run, pairs, clusters)
+            num_batches = (run.num_steps or 0) * run.batches_a_step
+            sampler.save(folder, run.num_epochs or -(-num_batches // len(sampler)))
+
+        key = {name: getattr(run, name) for name in ORDER_FIELDS}
+        return Stage("order", key, make, (self.clusters if run.sampler == "cluster" else self.selection,))
+
+    @cached_property
     def negatives(self) -> Stage:
         """The rows of the hard negatives of every pair."""
         run = self.run
@@ -411,6 +441,13 @@ class StageGraph:
         """Load the vectors of the surrogate or the filter, (N, D), memory-mapped, from the built stage."""
         stage = self.filter_embeddings if of_filter else self.embeddings
         return load_array(stage.path / f"{side}.npy", kind="f", shape=(self._num_rows(), None), mapped=True)
+
+
+def make_batch_sampler(run: Run, pairs: Pairs, clusters: Clusters | None) -> BatchSampler:
+    """Return the sampler that packs the batches of a run."""
+    codes_N = domain_codes(run, pairs)
+    options = {"batch_size": run.batch_size, "seed": run.seed, "packing": run.packing}
+    return BatchSampler(run.sampler, codes_N, clusters=clusters, folder=get_home(), **options)
 
 
 def list_stages(run: Run) -> tuple[Stage, ...]:

@@ -11,14 +11,15 @@ import numpy as np
 import torch
 
 from repro.batches.mixing import MixedSampler
-from repro.batches.sampler import BatchSampler
+from repro.batches.sampler import StoredSampler
 from repro.data.own.imported import explain_none_set_apart
 from repro.data.tokens import load_tokenizer
 from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names
+from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names, stores_order
+from repro.pipeline.stages import make_batch_sampler
 from repro.spec import FIELDS, Run, find_implementation, get_first_phase, get_training_values, nested_widths
 from repro.spec.identity import get_training_id
 from repro.spec.validation import check_warmup
@@ -169,15 +170,9 @@ def _build_batch_sampler(inputs: Inputs) -> Sampler:
             names=list_domain_names(run, pairs),
             folder=get_home(),
         )
-    return BatchSampler(
-        run.sampler,
-        domain_codes(run, pairs),
-        batch_size=run.batch_size,
-        seed=run.seed,
-        clusters=inputs.clusters if run.sampler == "cluster" else None,
-        packing=run.packing,
-        folder=get_home(),
-    )
+    if stores_order(run):
+        return StoredSampler(inputs.graph.order.build(), batch_size=run.batch_size, seed=run.seed)
+    return make_batch_sampler(run, pairs, inputs.clusters if run.sampler == "cluster" else None)
 
 
 SAMPLERS: dict[str, Callable[[Inputs], Sampler]] = dict.fromkeys(("random", "domain", "cluster"), _build_batch_sampler)

@@ -13,7 +13,7 @@ from repro.batches import mixing, pack
 from repro.batches.cluster import Clusters, cluster_pairs
 from repro.batches.mixing import DRAWS_PER_BLOCK, MixedSampler, compute_mixing_shares
 from repro.batches.pack import greedy_tour
-from repro.batches.sampler import KINDS, BatchSampler, DroppedPairs, SamplerState
+from repro.batches.sampler import KINDS, BatchSampler, DroppedPairs, SamplerState, StoredSampler
 from repro.storage import arrays
 from tests.batches.planted import plant_pairs
 
@@ -90,6 +90,17 @@ def test_batches_do_not_depend_on_place(
         np.testing.assert_array_equal(sampler.epoch(epoch), expected.epoch(epoch))
         np.testing.assert_array_equal(sampler.at(epoch * len(sampler) + 2), expected.epoch(epoch)[2])
     assert not list(tmp_path.rglob("*.*")), "unnamed files leave nothing on disk"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stored_epochs_give_same_batches(kind: str, tmp_path: Path) -> None:
+    packed = make_sampler(kind, DOMAINS, seed=2)
+    packed.save(tmp_path, 3)
+    stored = StoredSampler(tmp_path, batch_size=8, seed=2)
+    for epoch in (2, 0):
+        np.testing.assert_array_equal(stored.epoch(epoch), packed.epoch(epoch))
+    assert (len(stored), stored.dropped_pairs) == (len(packed), packed.dropped_pairs)
+    assert stored.state_at(len(packed) + 3) == SamplerState(2, 1, 3)
 
 
 def test_tails_take_turns() -> None:

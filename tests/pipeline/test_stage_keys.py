@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from unittest.mock import Mock
@@ -25,11 +26,12 @@ from repro.data.tokens import get_minilm_folder
 from repro.pipeline import encoders, prompting, stages
 from repro.pipeline.encoders import find_commit, get_files_in_key
 from repro.pipeline.inputs import Inputs
+from repro.pipeline.needs import STAGE_KINDS
 from repro.pipeline.prompting import PromptedTexts, get_texts_for
 from repro.pipeline.stages import SIDES, StageGraph, list_stages, stages_by_phase
 from repro.spec import base, get_first_phase
 from repro.storage.digests import hash_file
-from repro.storage.stages import STAGE_FILE
+from repro.storage.stages import STAGE_FILE, Stage
 
 TODAY = {
     "desk": {
@@ -55,6 +57,13 @@ def without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("scale", TODAY)
 def test_table_1_stages_keep_names(scale: str) -> None:
     assert {stage.title for run in EXPERIMENT.runs(scale) for stage in list_stages(run)} == TODAY[scale]
+
+
+def test_stage_kinds_are_listed() -> None:
+    """Profiles set resources by these names."""
+    graph = StageGraph(replace(RUN, measure="retrieval", protocol="rerank", rerank_depth=2))
+    values = (getattr(graph, name) for name, value in vars(StageGraph).items() if isinstance(value, cached_property))
+    assert {value.name for value in values if isinstance(value, Stage)} == set(STAGE_KINDS)
 
 
 def test_new_prompts_make_new_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,12 +134,15 @@ def test_script_follows_the_profile(fake_slurm: Path, monkeypatch: pytest.Monkey
 
 
 def test_each_gpu_has_its_task(fake_slurm: Path) -> None:
-    """A stage has one task, whatever a run uses."""
+    """A stage has one task, whatever a run uses, and the resources of its kind."""
     profile = Profile(name="p", parameters={"gpus_per_node": 8, "nodes": 2}, stage={"gpus_per_node": 1})
     stage, array = write_scripts(RUNS[0], profile=profile).values()
     options = ("gpus-per-node", "nodes", "ntasks-per-node")
     found = [[re.search(f"--{name}=(.*)", script)[1] for name in options] for script in (stage, array)]
     assert found == [["1", "1", "1"], ["8", "2", "8"]]
+    kinds = {"corpus": {"gpus_per_node": 0}, "clusters": {"gpus_per_node": 3}}
+    stage, _ = write_scripts(RUNS[0], profile=replace(profile, kinds=kinds)).values()
+    assert "gpus-per-node" not in stage
 
 
 @pytest.mark.parametrize("parameters", [{"partitoin": "x"}, {"slurm_partitoin": "x"}, {"mem_gb": "much"}])

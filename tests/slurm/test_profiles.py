@@ -28,7 +28,9 @@ def test_own_profile_extends_shipped_one(own: Path) -> None:
     own.write_text('[mine]\nextends = "one-gpu"\nslurm_partition = "a100"\nmem_gb = 32\n[mine.stage]\nmem_gb = 8\n')
     mine = load_profile("mine")
     assert (mine.parameters["slurm_partition"], mine.gpus_per_run, mine.memory_gb) == ("a100", 1, 32)
-    assert mine.stage == {"mem_gb": 8, "timeout_min": 10080}
+    assert mine.stage == {"mem_gb": 8, "timeout_min": 2880, "cpus_per_task": 16, "gpus_per_node": 0}
+    assert mine.kinds["embeddings"] == {"gpus_per_node": 1} and mine.kinds["clusters"]["gpus_per_node"] == 1
+    assert load_profile("eight-gpus").kinds["clusters"]["gpus_per_node"] == 8
 
 
 MISTAKES = {
@@ -44,6 +46,7 @@ MISTAKES = {
     "num_shards = 0": "num_shards=0; must be a whole number of at least 1",
     "num_shards = true": "num_shards=True; must be",
     "num_shards = 1000000": "the maximum is 10000",
+    "[mine.kinds.clusterz]\nmem_gb = 8": "'clusterz' is no kind of stage",
     "[mine": "is not TOML",
 }
 

@@ -16,11 +16,12 @@ from types import MappingProxyType
 import pyarrow.parquet as pq
 
 from repro.data.columns import Columns
-from repro.data.folders import list_visible_files
+from repro.data.folders import get_format, list_visible_files
 from repro.data.pairs import Row, make_id
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign_rows
 from repro.data.wording import keep_words
+from repro.storage.files import json_object
 from repro.storage.paths import get_data_folder
 
 EMPTY = "[empty]"
@@ -30,6 +31,25 @@ CHECKSUMS = "checksums.json"
 FETCHING = ".fetching"
 """Marker file that exists while `fetch` is incomplete."""
 _SHARD = re.compile(r"(-train)?-\d{5}-of-\d{5}$")
+COUNTS = "counts.json"
+"""File of contrastors with the number of rows of each file of a folder. Each data set has a folder of .jsonl.gz."""
+CONTRASTORS_FOLDERS = {
+    "reddit_full": "reddit_title_body",
+    "s2orc_citation_title_full": "s2orc_citation_titles",
+    "s2orc_abstract_body_index_filtered": "s2orc_abstract_body",
+    "wiki_title_body_full": "wikipedia",
+    "amazon_qa_full": "amazonqa",
+    "stackexchange_question_question_full": "stackexchange_duplicate_questions",
+}
+"""Domains of its folders, except those that are named after their domain, with or without `_full`."""
+CONTRASTORS_COLUMNS = {
+    "reddit_title_body": ("title", "body"),
+    "s2orc_citation_titles": ("query", "pos"),
+    "s2orc_abstract_citation": ("query", "pos"),
+    "wikipedia": ("title", "text"),
+    "amazonqa": ("query", "pos"),
+}
+"""Its columns of queries and documents, where they have other names."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +67,8 @@ class HubSource:
     Attributes:
         hub_ids: Its ids, which `fetch` tries in this order.
         domains: Its domains by name. Empty if they are not declared.
-        columns: The names of its columns. Without a column of domains, each file or folder is named after its domain.
+        columns: The names of its columns. Without a column of domains, each file or folder is named after its domain. A
+            folder that is named after a domain precedes the column.
         num_rows: Its number of rows, or None if it is unknown.
         has_exact_rows: Whether the number of rows is exact. Otherwise it is rounded.
         size_gb: Estimated size.
@@ -232,13 +253,14 @@ def find_incomplete_reason(name: str, folder: Path) -> str:
 
 def list_pair_files(folder: Path) -> Iterator[Path]:
     """Return the files of a local copy that hold its pairs, in any order. Hidden files are ignored."""
-    return (path for path in list_visible_files(folder) if path.suffix in (".parquet", ".jsonl"))
+    return (path for path in list_visible_files(folder) if get_format(path) in (".parquet", ".jsonl"))
 
 
 def check_copy(name: str, folder: Path) -> None:
     """Compare the rows and domains of a local copy with the declared ones, before it is imported for hours.
 
-    Rows and domains of parquet files come from their metadata and from one column. Those of other files are not counted.
+    Rows and domains of parquet files come from their metadata and from one column, rows of contrastors' files from its
+    counts. Other files are not counted. The sum of contrastors' counts is not published, so it may differ by a tenth.
 
     Raises:
         ValueError: if a domain is not declared, or if the number of rows differs, for example because files of two
@@ -246,10 +268,12 @@ def check_copy(name: str, folder: Path) -> None:
     """
     source, paths = SOURCES[name], list(list_pair_files(folder))
     get_prompts_by_domain(name, {domain for path in paths for domain in _list_domains(name, path)})
-    if source.num_rows is None or any(path.suffix != ".parquet" for path in paths):
+    counts = [_count_rows(path) for path in paths]
+    if source.num_rows is None or None in counts:
         return
-    num_rows = sum(pq.read_metadata(path).num_rows for path in paths)
-    tolerance = 0 if source.has_exact_rows else source.num_rows / 10
+    num_rows = sum(filter(None, counts))
+    is_exact = source.has_exact_rows and all(get_format(path) == ".parquet" for path in paths)
+    tolerance = 0 if is_exact else source.num_rows / 10
     if abs(num_rows - source.num_rows) > tolerance:
         raise ValueError(
             f"{name} in {folder} has {num_rows:,} rows in {len(paths)} files, and {source.num_rows:,} are declared: remove "
@@ -257,13 +281,25 @@ def check_copy(name: str, folder: Path) -> None:
         )
 
 
+def _count_rows(path: Path) -> int | None:
+    """Return the number of rows of a file without reading it, or None if it is unknown."""
+    if get_format(path) == ".parquet":
+        return int(pq.read_metadata(path).num_rows)
+    if not (path.parent / COUNTS).is_file():
+        return None
+    counts = json_object(path.parent / COUNTS)
+    # the keys are paths in a bucket, in some files one level deeper
+    by_name = {Path(key).name: count for key, count in counts.get("count_per_file", counts).items()}
+    return by_name.get(path.name)
+
+
 def _list_domains(name: str, path: Path) -> set[str]:
-    """Return the domains of a file: those of its column, or its own. Empty for a column of another format than parquet."""
+    """Return the domains of a file: its own, or those of its column. Empty for a column of another format than parquet."""
     column = SOURCES[name].columns.get("domain")
-    if column is None:
+    if column is None or _is_in_domain_folder(name, path):
         return {_get_domain(name, path)}
     domains: set[str] = set()
-    if path.suffix == ".parquet":
+    if get_format(path) == ".parquet":
         file = pq.ParquetFile(path, read_dictionary=[column])
         for batch in file.iter_batches(columns=[column]):
             domains.update(filter(None, batch.column(0).unique().to_pylist()))
@@ -271,31 +307,73 @@ def _list_domains(name: str, path: Path) -> set[str]:
 
 
 def _get_domain(name: str, path: Path) -> str:
-    """Return the domain of a file: that of its name without the number of a shard, or of the folder it lies in."""
-    stem = _SHARD.sub("", path.stem)
-    return path.parent.name if path.parent.name in SOURCES[name].domains else stem
+    """Return the domain of a file: that of the folder it lies in, or of its name without the number of a shard."""
+    folder = _get_folder_domain(path)
+    is_named = _is_in_domain_folder(name, path) or (path.parent / COUNTS).is_file()
+    return folder if is_named else _SHARD.sub("", path.name.partition(".")[0])
 
 
-def load_source(name: str) -> Iterator[Row]:
-    """Yield the pairs of a local copy in constant memory, file by file in the order of their names.
+def _get_folder_domain(path: Path) -> str:
+    return CONTRASTORS_FOLDERS.get(path.parent.name, path.parent.name.removesuffix("_full"))
 
-    Each dataset of the collection is both domain and source of its pairs. The paper clusters within it (§5). As in the
-    authors' loader, only the first document of a list of positives is used, and an empty text becomes "[empty]".
-    Prompts are added later, when texts are tokenised.
+
+def _is_in_domain_folder(name: str, path: Path) -> bool:
+    return _get_folder_domain(path) in SOURCES[name].domains
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a local copy and how it is read, as plain values that another process can receive.
+
+    `domain` is that of all rows, or "" if a column has it. `num_rows` is None if it is unknown.
     """
-    source, folder = SOURCES[name], get_local_copy(name)
-    check_copy(name, folder)
-    number = 0
-    for path in sorted(list_pair_files(folder)):
-        for pair in read_foreign_rows(path, Columns(source.columns)):
+
+    source: str
+    number: int
+    path: Path
+    columns: dict[str, str]
+    domain: str
+    num_rows: int | None
+
+    def read(self) -> Iterator[Row]:
+        """Yield the pairs of the file in constant memory.
+
+        Each dataset of the collection is both domain and source of its pairs. The paper clusters within it (§5). As in
+        the authors' loader, only the first document of a list of positives is used, and an empty text becomes "[empty]".
+        Prompts are added later, when texts are tokenised.
+
+        Raises:
+            ValueError: if the file has another number of rows than its counts.
+        """
+        number = 0
+        for pair in read_foreign_rows(self.path, Columns(self.columns)):
             if pair.is_further:
                 continue
-            domain = pair.domain if "domain" in source.columns else _get_domain(name, path)
+            domain = self.domain or pair.domain
             query, document = pair.query or EMPTY, pair.document or EMPTY
             negatives = tuple(text for text in pair.negatives if keep_words(text))
-            identifier = make_id(name, number, domain, query, document)
+            identifier = make_id(self.source, f"{self.number}.{number}", domain, query, document)
             yield Row(identifier, query, document, domain, domain, negatives)
             number += 1
+        if self.num_rows not in (None, number):
+            raise ValueError(f"{self.path} has {number:,} rows, and {self.num_rows:,} are counted: fetch it again")
+
+
+def list_source_files(name: str) -> list[SourceFile]:
+    """Return the files of a local copy in the order of their names. The copy is checked first."""
+    folder = get_local_copy(name)
+    check_copy(name, folder)
+    return [_describe_file(name, number, path) for number, path in enumerate(sorted(list_pair_files(folder)))]
+
+
+def _describe_file(name: str, number: int, path: Path) -> SourceFile:
+    columns, domain = dict(SOURCES[name].columns), ""
+    if "domain" not in columns or _is_in_domain_folder(name, path):
+        columns.pop("domain", None)
+        domain = _get_domain(name, path)
+    if (path.parent / COUNTS).is_file() and domain in CONTRASTORS_COLUMNS:
+        columns["query"], columns["document"] = CONTRASTORS_COLUMNS[domain]
+    return SourceFile(name, number, path, columns, domain, _count_rows(path))
 
 
 def get_prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[str, str]]:
