@@ -6,7 +6,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from repro.analyses import measure_run
@@ -63,8 +65,10 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     inputs = Inputs(run)
     inputs.build(progress)
     trained = _train(inputs, should_stop, progress) if run.architecture in TRAINED else Trained()
-    # Only rank 0 measures and records. The other ranks wait for its record.
+    # Only rank 0 measures and records. The other ranks encode for it, and wait for its record.
     if int(os.environ.get("RANK", "0")) > 0:
+        if trained.model is not None:
+            _import_sharing().serve_encoding(trained.model)
         while not has_record(get_local_records(), run):
             time.sleep(0.5)
         return read_record(record_file)
@@ -74,7 +78,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     encoder: Any = inputs.surrogate.loaded if run.architecture == "surrogate" else trained.model
     if encoder is not None:
         encoder.report = make_encoding_reporter(progress)
-    measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
+    with nullcontext() if trained.model is None else _import_sharing().share_encoding(trained.model):
+        measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
     cpu_seconds = time.process_time() - cpu_started
     progress(f"measured {run.measure} in {seconds:.0f} s{_format_headline(run, measured.metrics)}")
@@ -103,6 +108,13 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     )
     shutil.rmtree(run_folder(run_id(run)) / FOLDER, ignore_errors=True)
     return record
+
+
+def _import_sharing() -> ModuleType:
+    """Import the module that encodes on all ranks. It loads torch, which not all runs need."""
+    from repro.train import shared_encoding
+
+    return shared_encoding
 
 
 def train_filter_model(

@@ -59,6 +59,17 @@ def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
         )
 
 
+def fill_rows(vectors: list[np.ndarray], rows: np.ndarray, of_batch: Sequence[np.ndarray], num_texts: int) -> None:
+    """Write the vectors of a batch to these rows of the array of each context, (num_texts, D).
+
+    The first batch allocates the arrays. Filled in place, millions of vectors are in memory only once.
+    """
+    for index, vectors_nD in enumerate(of_batch):
+        if not len(vectors[index]):
+            vectors[index] = np.empty((num_texts, vectors_nD.shape[1]), dtype=np.float32)
+        vectors[index][rows] = vectors_nD
+
+
 class TextEncoder(nn.Module):
     """Base class of `Biencoder` and `ContextualModel`."""
 
@@ -136,20 +147,23 @@ class TextEncoder(nn.Module):
         vectors = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
         with evaluation_mode(self):
-            for rows in self._batches(tokens, batch_size):
-                texts = make_texts(*tokens.pad(rows)).to(self.device)
-                for index, context_CE in enumerate(contexts):
-                    with self.precision():
-                        vectors_nD = self.embed_texts(texts, context_CE).float()
-                    # Fill one array in place, so that millions of vectors are in memory only once.
-                    if not len(vectors[index]):
-                        vectors[index] = np.empty((len(tokens), vectors_nD.shape[1]), dtype=np.float32)
-                    vectors[index][rows] = nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy()
+            for rows in self.iter_batches(tokens, batch_size):
+                fill_rows(vectors, rows, self.encode_batch(tokens, rows, contexts), len(tokens))
                 num_done += len(rows)
                 self.report(num_done, len(tokens))
         return vectors
 
-    def _batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
+    def encode_batch(self, tokens: Tokens, rows: np.ndarray, contexts: Sequence[Tensor | None]) -> list[np.ndarray]:
+        """Return the L2-normalised vectors of one batch under each context, (n, D)."""
+        texts = make_texts(*tokens.pad(rows)).to(self.device)
+        vectors = []
+        for context_CE in contexts:
+            with self.precision():
+                vectors_nD = self.embed_texts(texts, context_CE).float()
+            vectors.append(nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy())
+        return vectors
+
+    def iter_batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
         """Return the positions of the texts of each batch."""
         order = compute_canonical_order(tokens)
         if batch_size is None and self.device.type == GPU:

@@ -157,7 +157,7 @@ def test_epochs_are_packed_once(data_folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_domains_have_their_own_prompts(data_folder: Path) -> None:
     write_copy(data_folder, [ROWS[0], ROWS[1] | {"document": "d"}])
-    fields = {"corpus": "nomic-unsupervised", "num_pairs": None, "suite": "planted"}
+    fields = {"corpus": "nomic-unsupervised", "num_pairs": None, "suite": "planted", "batch_size": 2}
     with_prompts, plain = base("smoke", **fields, prompts="task"), base("smoke", **fields)
     tokenizer = load_tokenizer("minilm")
     for stage in (*list_stages(with_prompts), *list_stages(plain)):

@@ -29,6 +29,7 @@ from repro.train.feed import SetApart, TrainData, compute_batch_hash
 from repro.train.parallel import select_own_contexts
 from repro.train.set_apart import SET_APART_LOSS
 from repro.train.setup import make_train_settings
+from repro.train.shared_encoding import serve_encoding, share_encoding
 from repro.train.sharing import explain_indivisible, list_own_places
 from repro.train.trainer import train
 from tests.commands import ignore
@@ -220,6 +221,31 @@ def test_best_weights_match_in_two_processes(tmp_path: Path) -> None:
     assert expected.has_ended and len(log) == expected.step < 60
     assert any(SET_APART_LOSS in line for line in log)
     assert_same_training(tmp_path)
+
+
+def encode_in_group(number: int, folder: Path, shape: dict[str, Any]) -> None:
+    """Encode in two processes under two contexts, and compare with one process."""
+    model = build_small_model(**shape).eval()
+    tokens = draw_tokens(50, 1)
+    contexts = [None, None]
+    if isinstance(model, ContextualModel):
+        contexts = [model.context_from(None), model.context_from(None) + 1]
+    expected = model.encode_under(tokens, contexts, 5)
+    with join_group(number, folder):
+        if number:
+            return serve_encoding(model)
+        with share_encoding(model):
+            for vectors in (model.encode_under(tokens, contexts, 5), model.encode_under(tokens, contexts[:1], 5)):
+                for together, alone in zip(vectors, expected, strict=False):
+                    assert together.shape == alone.shape and (together == alone).all()
+    (folder / "compared").touch()
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_two_processes_encode_as_one(tmp_path: Path, architecture: str) -> None:
+    run_two_processes(encode_in_group, tmp_path, {"architecture": architecture})
+    assert (tmp_path / "compared").is_file()
 
 
 def spoil_second_process(number: int, folder: Path) -> None:

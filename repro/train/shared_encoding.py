@@ -1,0 +1,91 @@
+"""Encode the texts of an evaluation on all processes of a training run, while rank 0 searches, scores and writes.
+
+Rank 0 runs the whole analysis. Each of its calls of `encode_under` is sent to the other ranks, which wait for it. Every
+rank encodes each W-th batch of the call, so the batches and therefore the vectors are those of one process.
+
+Shapes: N texts, D vector size, W processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch.distributed as dist
+from torch import Tensor
+
+from repro.data.tokens import Tokens
+from repro.model.contextual import Model
+from repro.model.encoding import evaluation_mode, fill_rows
+from repro.train.parallel import count_processes, rank
+
+BATCHES_PER_ROUND = 16
+"""Batches of a rank after which their vectors go to rank 0, which limits the memory of an exchange."""
+TIMEOUT = timedelta(days=7)
+"""The other ranks wait while rank 0 searches and scores."""
+
+
+@contextmanager
+def share_encoding(model: Model) -> Iterator[None]:
+    """Let all ranks encode for the block, which only rank 0 executes. The others return from it with rank 0.
+
+    All ranks must have the same model, and rank 0 must not change its weights. Without other ranks, do nothing.
+    """
+    if count_processes() == 1:
+        yield
+        return
+    # gloo exchanges objects without memory of a GPU
+    group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+
+    def encode_under(
+        tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None = None
+    ) -> list[np.ndarray]:
+        on_cpu = [None if context is None else context.cpu() for context in contexts]
+        call = (np.asarray(tokens.ids), np.asarray(tokens.offsets), on_cpu, batch_size)
+        dist.broadcast_object_list([call], src=0, group=group)
+        return _encode_together(model, call, group)
+
+    model.encode_under = encode_under  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del model.encode_under
+        dist.broadcast_object_list([None], src=0, group=group)
+
+
+def serve_encoding(model: Model) -> None:
+    """Encode the batches of this rank until rank 0 leaves `share_encoding`."""
+    if count_processes() == 1:
+        return
+    group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+    while True:
+        received: list[Any] = [None]
+        dist.broadcast_object_list(received, src=0, group=group)
+        if received[0] is None:
+            return
+        _encode_together(model, received[0], group)
+
+
+def _encode_together(model: Model, call: tuple[Any, ...], group: Any) -> list[np.ndarray]:
+    """Return the vectors of a call per context, float32 (N, D). They are empty in all ranks but the first."""
+    ids, offsets, on_cpu, batch_size = call
+    tokens = Tokens(ids, offsets)
+    contexts = [None if context is None else context.to(model.device) for context in on_cpu]
+    batches = list(model.iter_batches(tokens, batch_size))
+    vectors = [np.zeros((0, model.config.hidden_size), dtype=np.float32) for _ in contexts]
+    num_done = 0
+    with evaluation_mode(model):
+        for start in range(0, len(batches), BATCHES_PER_ROUND * count_processes()):
+            own = batches[start : start + BATCHES_PER_ROUND * count_processes()][rank() :: count_processes()]
+            encoded = [(rows, model.encode_batch(tokens, rows, contexts)) for rows in own]
+            gathered: list[Any] | None = [None] * count_processes() if rank() == 0 else None
+            dist.gather_object(encoded, gathered, dst=0, group=group)
+            for rows, vectors_of_batch in (part for parts in gathered or () for part in parts):
+                fill_rows(vectors, rows, vectors_of_batch, len(tokens))
+                num_done += len(rows)
+            if rank() == 0:
+                model.report(num_done, len(tokens))
+    return vectors
