@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.data.tokens import cut_unread_ends, iter_token_batches
+from repro.data.tokens import TOKENIZER_LOCK, cut_unread_ends, iter_token_batches
 from repro.spec.start import FROM_WHEELS
 from repro.storage.paths import check_model_name
 
@@ -47,8 +47,17 @@ class SentenceEncoder:
         self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
         self._max_tokens = _find_token_limit(self._model)
         self._is_narrow = self._model.device.type == "cuda"
+        self.num_threads = 2 if self._is_narrow else 1
         if self._is_narrow:
             self._model.bfloat16()
+        # The library sets the length of its tokenizer in each call, which fails while another thread uses it.
+        preprocess = self._model.preprocess
+
+        def preprocess_alone(*inputs: Any, **options: Any) -> dict[str, Any]:
+            with TOKENIZER_LOCK:
+                return preprocess(*inputs, **options)
+
+        self._model.preprocess = preprocess_alone
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D)."""

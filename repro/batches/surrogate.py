@@ -15,7 +15,9 @@ word vector.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,6 +63,8 @@ class Surrogate(Protocol):
     num_dimensions: int
     depends_on_batch: bool
     """Whether rounding depends on the other texts of a call, as it does if texts are padded together."""
+    num_threads: int
+    """Number of calls of `embed` at a time. On a GPU two, so that texts are tokenised while it computes."""
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D), of texts cut to `max_tokens`."""
@@ -150,13 +154,28 @@ def _iter_embeddings(
     # would differ from those of an unsharded run.
     span = part.span(len(texts), TEXTS_PER_BLOCK if longest_first else 1)
     iter_texts = _iter_longest_first if longest_first else _iter_in_order
-    for rows, block_texts in iter_texts(texts, span):
+
+    def embed(block_texts: list[str]) -> np.ndarray:
         # `dict.fromkeys` removes repeats and keeps the order of first appearance, unlike a set.
         distinct_texts = list(dict.fromkeys(block_texts))
         vectors_UD = surrogate.embed(distinct_texts, max_tokens)
         check_vectors(vectors_UD, distinct_texts)
         indices = {text: index for index, text in enumerate(distinct_texts)}
-        yield rows, vectors_UD[[indices[text] for text in block_texts]]
+        return vectors_UD[[indices[text] for text in block_texts]]
+
+    if surrogate.num_threads == 1:
+        yield from ((rows, embed(block_texts)) for rows, block_texts in iter_texts(texts, span))
+        return
+    with ThreadPoolExecutor(surrogate.num_threads) as pool:
+        pending: deque[tuple[np.ndarray, Future[np.ndarray]]] = deque()
+        for rows, block_texts in iter_texts(texts, span):
+            pending.append((rows, pool.submit(embed, block_texts)))
+            # one more than the threads, which waits for the first free one
+            if len(pending) > surrogate.num_threads:
+                first_rows, vectors = pending.popleft()
+                yield first_rows, vectors.result()
+        for first_rows, vectors in pending:
+            yield first_rows, vectors.result()
 
 
 def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str], model_name: str = "surrogate") -> None:
@@ -244,6 +263,7 @@ class MiniLM:
         import torch
 
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.num_threads = 2 if self._device.type == "cuda" else 1
         self._model = _load_minilm().to(self._device)
         self._tokenizer = load_tokenizer("minilm")
 
@@ -285,6 +305,7 @@ class MiniLMWords:
 
     num_dimensions = 128
     depends_on_batch = False
+    num_threads = 1
 
     def __init__(self) -> None:
         from safetensors.numpy import load_file

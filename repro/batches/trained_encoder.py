@@ -37,6 +37,7 @@ class TrainedEncoder:
             )
         self._model = Biencoder.from_pretrained(folder)
         self.num_dimensions = self._model.config.hidden_size
+        self.num_threads = 2 if self._model.device.type == "cuda" else 1
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D), of texts cut to `max_tokens`."""

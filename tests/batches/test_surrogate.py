@@ -117,10 +117,27 @@ def test_stored_vectors_keep_order(minilm: MiniLM, tmp_path: Path, monkeypatch: 
     assert [path.name for path in tmp_path.iterdir()] == ["documents.npy"]
 
 
+def test_threads_give_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, two blocks are tokenised and embedded at a time. Their order stays."""
+    monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 2)
+    encoder, texts = (
+        load_surrogate(str(get_minilm_folder())),
+        Listed([f"{text} {n}" for n in range(8) for text in TEXTS]),
+    )
+    encoder._is_narrow = True
+    encoder._model.bfloat16()
+    stored = []
+    for num_threads in (1, 3):
+        encoder.num_threads, path = num_threads, tmp_path / f"{num_threads}.npy"
+        stored.append(embed_texts(encoder, texts, path, max_tokens=16))
+    alone, together = stored
+    np.testing.assert_array_equal(together, alone)
+
+
 class PositionEncoder:
     """An encoder whose vectors are the number of the call, the position of the text and the number of texts."""
 
-    num_dimensions, depends_on_batch = 3, True
+    num_dimensions, depends_on_batch, num_threads = 3, True, 1
 
     def __init__(self) -> None:
         self.num_calls = 0

@@ -160,6 +160,7 @@ class BatchDependentEncoder:
 
     num_dimensions = 2
     depends_on_batch = True
+    num_threads = 1
     num_embedded = 0
 
     def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
