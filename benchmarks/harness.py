@@ -153,7 +153,7 @@ def write_rows(
     """
 
     def get_key(row: Row) -> list[str]:
-        return [str(row[name]) for name in keys]
+        return [str(row.get(name)) for name in keys]
 
     if path is None:
         return

@@ -2,13 +2,20 @@
 
     python -m benchmarks.paper_scale --num-pairs 1000000 --write benchmarks/paper_scale.json
 
-    import      convert a parquet file to a corpus
-    corpus      hold out evaluation sets and write the training pairs
-    selection, tokens, embeddings, keys, clusters
-                the stages of a run (word vectors, keys of document texts)
+The pairs are a generated copy of the paper's unsupervised data in a public layout (`--layout`).
+
+    corpus      import the copy, one process per core
+    selection, tokens, embeddings, keys, clusters, order
+                the stages of a run (word vectors, keys of document texts, two epochs of batches)
     start       everything before the first training step, and the data of one step
-    sampler     the batches of two epochs
+    sampler     open the stored batches of both epochs
     steps       train twenty steps
+
+Measures of single mechanisms, each compared with the state before:
+
+    reading     texts per second that the embedding stage reads with a cold cache, against the stored order
+    cutting     texts tokenised per second, cut before and after
+    kmeans      K-means resumed after a kill in its last third
 
 `--blank` measures readers at sizes that would take hours to build: it writes stages with random content and measures
 `start` and `sampler`. Peak memory is ru_maxrss of the process, including mapped pages. On a shared machine compare
@@ -22,42 +29,57 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.generated_pairs import NAME, make_generated_run, write_in_child
+from benchmarks.generated_pairs import DOCUMENT_WORDS, LAYOUTS, write_in_child
 from benchmarks.harness import describe_machine, make_parser, measure_process, write_rows
 
+if TYPE_CHECKING:
+    from repro.spec import Run
 
-def make_source_path(options: argparse.Namespace) -> Path:
-    """Return the path of the generated file."""
-    return Path(options.home) / f"pairs-{options.num_pairs}.{options.ending}"
+NAME = "nomic-unsupervised"
+Result = dict[str, Any] | None
+"""Numbers of a step, in addition to its time and memory."""
 
 
-def make_run(options: argparse.Namespace) -> Any:
-    """Return the run, evaluated under in-corpus context only."""
-    return replace(make_generated_run(options.cluster_size), test_contexts="own")
+def make_data_folder(options: argparse.Namespace) -> Path:
+    """Return the folder of local copies with the generated one."""
+    return Path(options.home) / f"{options.layout}-{options.num_pairs}-{options.document_words}"
+
+
+def make_run(options: argparse.Namespace) -> Run:
+    """Return a contextual run of twenty steps on the copy, evaluated under in-corpus context only."""
+    from repro.spec import base
+
+    changes = {"suite": "planted", "num_pairs": None, "architecture": "contextual", "test_contexts": "own"}
+    run = base("desk", corpus=NAME, domain_column="source", **changes)
+    run = replace(run, batch_size=512, sampler="cluster", packing="greedy", cluster_size=options.cluster_size)
+    return replace(run, filter="surrogate", num_steps=20, num_warmup_steps=2)
+
+
+def declare_rows(num_rows: int) -> None:
+    """Declare that the paper's data has this number of rows. Otherwise its copy is refused."""
+    from repro.data.paper import hub
+
+    declared = replace(hub.SOURCES[NAME], num_rows=num_rows)
+    hub.SOURCES = {**hub.SOURCES, NAME: declared}
 
 
 # ---- the measured steps, each called in its own process
 
 
-def import_pairs(options: argparse.Namespace) -> None:
-    """Import the generated file."""
-    from repro.data.own.imported import import_source
-
-    import_source(make_source_path(options), name=NAME)
-
-
-def make_stage_step(name: str) -> Callable[[argparse.Namespace], None]:
+def make_stage_step(name: str) -> Callable[[argparse.Namespace], Result]:
     """Return a function that builds one stage. It exits with an error if the stage exists or lacks its inputs."""
 
-    def build(options: argparse.Namespace) -> None:
+    def build(options: argparse.Namespace) -> Result:
         from repro.pipeline.stages import StageGraph
 
         stage = getattr(StageGraph(make_run(options)), name)
@@ -68,11 +90,13 @@ def make_stage_step(name: str) -> Callable[[argparse.Namespace], None]:
         if missing:
             raise SystemExit(f"{name} needs {', '.join(missing)}: add these steps before it")
         stage.build()
+        size = sum(path.stat().st_size for path in stage.path.rglob("*") if path.is_file())
+        return {"bytes_per_pair": round(size / options.num_pairs, 1)}
 
     return build
 
 
-def start_training(options: argparse.Namespace) -> None:
+def start_training(options: argparse.Namespace) -> Result:
     """Execute everything before the first training step, and prepare the data of one step."""
     from repro.pipeline.inputs import Inputs
     from repro.spec.identity import get_training_id
@@ -80,25 +104,28 @@ def start_training(options: argparse.Namespace) -> None:
     from repro.train.feed import feed_batch, step_batches
     from repro.train.trainer import prepare_training
 
+    started = time.monotonic()
     inputs = Inputs(make_run(options))
     inputs.build(print)
     folder = run_folder(get_training_id(inputs.run))
     _, data, _, _ = prepare_training(inputs, folder, lambda: False, print)
     first = step_batches(data.batches, 0, 1)[0]
     feed_batch(data, first, seed=0, num_contexts=16, is_shared=False)
+    return {"seconds_after_imports": round(time.monotonic() - started, 1)}
 
 
-def sample_batches(options: argparse.Namespace) -> None:
-    """Produce the batches of two epochs."""
+def sample_batches(options: argparse.Namespace) -> Result:
+    """Read a batch of each of two epochs."""
     from repro.pipeline.inputs import Inputs
     from repro.train.setup import build_sampler
 
     batches = build_sampler(Inputs(make_run(options)))
-    for epoch in range(2):
-        batches.at(epoch * len(batches))
+    for step in (0, 1):
+        batches.at(step)
+    return None
 
 
-def train_steps(options: argparse.Namespace) -> None:
+def train_steps(options: argparse.Namespace) -> Result:
     """Train twenty steps of the contextual model."""
     from repro.pipeline.inputs import Inputs
     from repro.train.trainer import train_run
@@ -106,18 +133,119 @@ def train_steps(options: argparse.Namespace) -> None:
     inputs = Inputs(make_run(options))
     inputs.build(print)
     train_run(inputs)
+    return None
 
 
-STAGES = ("corpus", "selection", "tokens", "embeddings", "keys", "clusters")
-STEPS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "import": import_pairs,
+def read_texts(options: argparse.Namespace) -> Result:
+    """Read all documents with a cold cache: in stored order, by length in windows, and by length of all texts."""
+    from repro.batches import surrogate
+    from repro.data.pairs import TextColumn
+    from repro.pipeline.stages import StageGraph
+
+    graph = StageGraph(make_run(options))
+    path = graph.corpus.path / "train.arrow"
+
+    def measure(iter_texts: Callable[..., Iterable[Any]], window: int) -> float:
+        surrogate.TEXTS_PER_WINDOW = window
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        texts, num_texts, started = TextColumn(graph.selected_pairs(), "document"), 0, time.monotonic()
+        # Reading all texts by length would take an hour. A minute shows the rate.
+        for rows, _ in iter_texts(texts, slice(0, len(texts))):
+            num_texts += len(rows)
+            if time.monotonic() - started > 60:
+                break
+        return round(num_texts / (time.monotonic() - started))
+
+    return {
+        "stored_order_per_second": measure(surrogate._iter_in_order, 2**20),
+        "in_windows_per_second": measure(surrogate._iter_longest_first, options.window),
+        "all_by_length_per_second": measure(surrogate._iter_longest_first, 2**40),
+        "gigabytes": round(path.stat().st_size / 1e9, 2),
+        "window": options.window,
+    }
+
+
+def cut_texts(options: argparse.Namespace) -> Result:
+    """Tokenise 65,536 documents to 64 tokens, with and without cutting them before."""
+    from repro.data import tokens
+    from repro.pipeline.stages import StageGraph
+
+    texts = StageGraph(make_run(options)).selected_pairs().texts("document", np.arange(min(65_536, options.num_pairs)))
+    tokenizer = tokens.load_tokenizer("minilm")
+    # as for the surrogate's own tokenizer, which is not that of BERT
+    tokens.MIN_TEXTS_FOR_WORD_CACHE = 2**62
+    rates, ids = {}, []
+    for name, limit in (("whole", 2**40), ("cut", tokens.CHARACTERS_PER_TOKEN)):
+        tokens.CHARACTERS_PER_TOKEN = limit
+        started = time.process_time()
+        ids.append(tokens.tokenize(texts, tokenizer, 64).ids)
+        rates[f"{name}_per_cpu_second"] = round(len(texts) / (time.process_time() - started))
+    assert np.array_equal(*ids), "cutting changed ids"
+    return rates | {"mean_characters": round(np.mean([len(text) for text in texts]))}
+
+
+def resume_kmeans(options: argparse.Namespace) -> Result:
+    """Kill K-means of the largest domain in its last third, and resume it. The centroids must be the same."""
+    import faiss
+
+    from repro.batches import cluster
+    from repro.pipeline.stages import StageGraph
+
+    graph, run = StageGraph(make_run(options)), make_run(options)
+    codes = graph.selected_pairs().source_codes
+    rows = np.flatnonzero(codes == np.bincount(codes).argmax())
+    sides = [graph.load_embeddings(side)[rows] for side in ("query", "document")]
+    cluster.LARGE_DOMAIN = 1
+    train, calls = faiss.Kmeans.train, SimpleNamespace(number=0, limit=2**40, seconds=0.0)
+
+    def count(kmeans: Any, *args: Any, **changes: Any) -> float:
+        calls.number += 1
+        if calls.number > calls.limit:
+            raise KeyboardInterrupt
+        started = time.process_time()
+        objective: float = train(kmeans, *args, **changes)
+        calls.seconds += time.process_time() - started
+        return objective
+
+    faiss.Kmeans.train = count
+
+    def measure(folder: Path, limit: int) -> tuple[Any, int, float]:
+        calls.number, calls.limit, calls.seconds = 0, limit, 0.0
+        settings = {"cluster_size": run.cluster_size, "seed": 0, "progress_folder": folder}
+        try:
+            result = cluster.cluster_pairs(*sides, np.zeros(len(rows), np.int32), **settings)
+        except KeyboardInterrupt:
+            result = None
+        return result, calls.number, calls.seconds
+
+    home = Path(options.home) / "kmeans"
+    whole, num_calls, seconds = measure(home / "whole", 2**40)
+    measure(home / "killed", num_calls - num_calls // 3)
+    resumed, _, resumed_seconds = measure(home / "killed", 2**40)
+    assert np.array_equal(resumed.centroids_KD, whole.centroids_KD), "the resumed clusters differ"
+    return {
+        "num_pairs_of_domain": len(rows),
+        "num_clusters": len(whole.centroids_KD),
+        "kmeans_cpu_seconds": round(seconds, 1),
+        "resumed_cpu_seconds": round(resumed_seconds, 1),
+        "share_left_at_kill": round((num_calls // 3) / num_calls, 2),
+        "share_resumed": round(resumed_seconds / seconds, 2),
+    }
+
+
+STAGES = ("corpus", "selection", "tokens", "embeddings", "keys", "clusters", "order")
+STEPS: dict[str, Callable[[argparse.Namespace], Result]] = {
     **{name: make_stage_step(name) for name in STAGES},
     "start": start_training,
     "sampler": sample_batches,
     "steps": train_steps,
+    "reading": read_texts,
+    "cutting": cut_texts,
+    "kmeans": resume_kmeans,
 }
-READERS = ("start", "sampler")
-"""Steps that only read stages, so they also work on stages with random content."""
+READERS = ("order", "start", "sampler")
+"""Steps that also work on stages with random content."""
 
 
 # ---- stages with random content
@@ -132,15 +260,19 @@ def write_blank_stages(options: argparse.Namespace) -> None:
     """Write all inputs of a run with random content: corpus, selection, tokens, embeddings, keys and clusters.
 
     Sizes, types and files are those of real stages: one-letter texts, 10 and 36 tokens, vectors of 128 zeros in sparse
-    files, distinct keys, and clusters of the requested size. Digests are omitted.
+    files, distinct keys, and clusters of the requested size.
     """
     from repro.data.tokens import BOUNDS_FILE
     from repro.pipeline.stages import KEYS_FILE, SIDES, StageGraph
     from repro.storage.arrays import ArrayWriter, iter_blocks
+    from repro.storage.digests import hash_folder, hash_samples
     from repro.storage.stages import STAGE_FILE, Stage
 
     num_pairs = options.num_pairs
-    _write_blank_import(num_pairs)
+    # the copy must exist, and is not read
+    path = make_data_folder(options) / NAME / "train.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"blank")
     graph, rng = StageGraph(make_run(options)), np.random.default_rng(0)
     shares = 1 / np.sqrt(np.arange(1, NUM_DOMAINS + 1))
     codes_N = rng.choice(NUM_DOMAINS, num_pairs, p=shares / shares.sum()).astype(np.int32)
@@ -172,7 +304,8 @@ def write_blank_stages(options: argparse.Namespace) -> None:
         if not stage.is_built:
             stage.path.mkdir(parents=True)
             write(stage.path)
-            (stage.path / STAGE_FILE).write_text(json.dumps({"name": stage.name, "key": stage.key}))
+            metadata = {"name": stage.name, "key": stage.key, "files": hash_folder(stage.path)}
+            (stage.path / STAGE_FILE).write_text(json.dumps(metadata | {"samples": hash_samples(stage.path)}))
 
     fill(graph.corpus, lambda folder: _write_blank_pairs(folder / "train.arrow", codes_N))
     fill(graph.selection, lambda folder: np.save(folder / "rows.npy", np.arange(num_pairs)))
@@ -180,16 +313,6 @@ def write_blank_stages(options: argparse.Namespace) -> None:
     fill(graph.embeddings, write_embeddings)
     fill(graph.keys, lambda folder: np.save(folder / KEYS_FILE, np.arange(num_pairs)))
     fill(graph.clusters, write_clusters)
-
-
-def _write_blank_import(num_pairs: int) -> None:
-    """Write the metadata of an imported corpus without its pairs."""
-    from repro.storage.paths import get_corpora_folder
-
-    folder = get_corpora_folder() / NAME
-    (folder / "import").mkdir(parents=True, exist_ok=True)
-    metadata = {"name": NAME, "digest": f"{num_pairs:064d}", "held_out_domains": []}
-    (folder / "corpus.json").write_text(json.dumps(metadata))
 
 
 def _write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
@@ -201,7 +324,8 @@ def _write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for part in iter_blocks(len(codes_N), BLOCK):
             letters = pa.array(["a"] * (part.stop - part.start))
-            columns = [letters, letters, letters, names.take(pa.array(codes_N[part])), letters]
+            domains = names.take(pa.array(codes_N[part]))
+            columns = [letters, letters, letters, domains, domains]
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
@@ -211,8 +335,11 @@ def _write_blank_pairs(path: Path, codes_N: np.ndarray) -> None:
 def measure_step(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the seconds, processor seconds and peak memory of one step in a child process."""
     command = [sys.executable, "-m", "benchmarks.paper_scale", *sys.argv[1:], "--inside", name]
-    home = str(Path(options.home) / f"home-{options.num_pairs}")
-    cost = measure_process(command, env=os.environ | {"REPRO_HOME": home}, stdout=subprocess.DEVNULL)
+    data = make_data_folder(options)
+    variables = {"REPRO_HOME": str(data.with_name(f"{data.name}-home")), "REPRO_DATA": str(data)}
+    result = data.with_name("result.json")
+    result.unlink(missing_ok=True)
+    cost = measure_process(command, env=os.environ | variables, stdout=subprocess.DEVNULL)
     if cost.exit_code:
         raise SystemExit(f"{name} ended with exit code {cost.exit_code}")
     row = {
@@ -221,38 +348,47 @@ def measure_step(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "seconds": round(cost.seconds, 1),
         "cpu_seconds": round(cost.cpu_seconds, 1),
         "peak_mebibytes": round(cost.peak_bytes / 2**20),
+        "layout": options.layout,
+        "document_words": options.document_words,
+        **(json.loads(result.read_text()) if result.is_file() else {}),
     }
-    print("{step:<12} {num_pairs:>10} pairs {seconds:>8} s {cpu_seconds:>8} s of CPU {peak_mebibytes:>7} MiB".format(
-        **row), flush=True)  # fmt: skip
+    print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
     return row
 
 
 def main() -> None:
     """Measure the requested steps one after another."""
-    parser = make_parser(__doc__, num_pairs=100_000, cluster_size=4096)
+    sizes = {"cluster_size": 4096, "document_words": DOCUMENT_WORDS, "window": 2**20}
+    parser = make_parser(__doc__, num_pairs=100_000, **sizes)
     parser.add_argument("--home", default="/tmp/paper-scale", help="folder of files and stages, which are not removed")
     parser.add_argument("--steps", nargs="*", default=list(STEPS), choices=STEPS, help="default: all")
-    parser.add_argument("--ending", default="parquet", choices=("parquet", "jsonl", "csv"), help="format to import")
-    parser.add_argument("--label", default="now", help="label of the rows in the record, default: now")
+    parser.add_argument("--layout", default="nomic", choices=LAYOUTS, help="layout of the copy, default: nomic")
+    parser.add_argument("--label", default="copy", help="label of the rows in the record, default: copy")
     parser.add_argument("--blank", action="store_true", help="measure start and sampler on stages with random content")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        return {**STEPS, "blank": write_blank_stages}[options.inside](options)
-    Path(options.home).mkdir(parents=True, exist_ok=True)
+        declare_rows(options.num_pairs)
+        result = {**STEPS, "blank": write_blank_stages}[options.inside](options)
+        make_data_folder(options).with_name("result.json").write_text(json.dumps(result or {}))
+        return
+    data = make_data_folder(options)
+    data.mkdir(parents=True, exist_ok=True)
     if options.blank:
         measure_step("blank", options)
-    elif not make_source_path(options).is_file():
-        write_in_child(make_source_path(options), options.num_pairs)
-    order = {name: index for index, name in enumerate(STEPS)}
+    elif not (data / NAME).is_dir():
+        words = ("--layout", options.layout, "--document-words", str(options.document_words))
+        write_in_child(data / NAME, options.num_pairs, *words)
+    order = {name: index for index, name in enumerate(("import", *STEPS))}
     for name in options.steps:
         if options.blank and name not in READERS:
             continue
         row = {"label": "blank" if options.blank else options.label} | measure_step(name, options) | describe_machine()
+        keys = ("label", "step", "num_pairs", "layout", "document_words")
         write_rows(
             options.write,
             [row],
-            ("label", "step", "num_pairs"),
+            keys,
             order=lambda row: (row["label"], order[row["step"]], row["num_pairs"]),
         )
 
