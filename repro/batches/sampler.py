@@ -100,16 +100,19 @@ class BatchSampler:
     def _pack(self, epoch: int) -> Epoch:
         """Return a packed epoch. The last epoch is cached."""
         if epoch != self._epoch:
-            self._packed = pack_epoch(
-                self._domains,
-                batch_size=self.batch_size,
-                seed=self.seed,
-                epoch=epoch,
-                order_rows=self._order_rows,
-                folder=self._folder,
-            )
+            self._packed = self._make_epoch(epoch)
             self._epoch = epoch
         return self._packed
+
+    def _make_epoch(self, epoch: int) -> Epoch:
+        return pack_epoch(
+            self._domains,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            epoch=epoch,
+            order_rows=self._order_rows,
+            folder=self._folder,
+        )
 
     def state_at(self, step: int) -> SamplerState:
         """Return the sampler state after `step` batches, for the checkpoint."""
@@ -131,12 +134,12 @@ class StoredSampler(BatchSampler):
         """Open the batches in `folder`, which were packed with this batch size and seed."""
         self.batch_size, self.seed = batch_size, seed
         self._counts = load_array(folder / "counts.npy", kind="i", shape=(None,))
-        self._folder = folder
+        self._stored, self._epoch = folder, -1
 
-    def _pack(self, epoch: int) -> Epoch:
+    def _make_epoch(self, epoch: int) -> Epoch:
         shape = (len(self), self.batch_size)
-        rows_EB = load_array(self._folder / f"rows-{epoch}.npy", kind="i", shape=shape, mapped=True)
-        return Epoch(rows_EB, load_array(self._folder / f"order-{epoch}.npy", kind="i", shape=shape[:1], mapped=True))
+        rows_EB = load_array(self._stored / f"rows-{epoch}.npy", kind="i", shape=shape, mapped=True)
+        return Epoch(rows_EB, load_array(self._stored / f"order-{epoch}.npy", kind="i", shape=shape[:1], mapped=True))
 
 
 def _choose_order(
