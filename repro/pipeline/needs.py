@@ -50,7 +50,8 @@ def list_pair_kinds(run: Run) -> list[str]:
 
 def stores_order(run: Run) -> bool:
     """Return whether the batches of all epochs are a stage. On the paper's corpora, packing one takes up to hours."""
-    return run.architecture in TRAINED and run.num_steps != 0 and run.mixing_alpha is None and run.corpus in SOURCES
+    is_packed = run.sampler in ("random", "domain", "cluster") and run.mixing_alpha is None
+    return is_packed and run.architecture in TRAINED and run.num_steps != 0 and run.corpus in SOURCES
 
 
 def has_hard_negatives(run: Run) -> bool:
