@@ -36,12 +36,11 @@ SEEDS_AND_MEAN = "mark: one seed; dash and whiskers: mean over n seeds and its 9
 HALF_A_POINT = 0.005
 """The δ of an order. The smallest gain that the paper's Table 1 counts is 0.7 points (62.4 to 63.1)."""
 BELOW_SMALLEST_GAIN = "half a point is below the smallest gain that the paper's table counts"
-BEYOND_CHANCE = "any difference beyond chance"
 
 
 def ignore_small(delta: float, note: str) -> dict[str, Any]:
     """Return the options of a claim of any difference beyond chance, in which effects within `delta` are small."""
-    return {"delta": delta, "because": f"{BEYOND_CHANCE}; {note}"}
+    return {"delta": delta, "because": f"any difference beyond chance; {note}"}
 
 
 BELOW_PAPERS_GAINS = ignore_small(HALF_A_POINT, BELOW_SMALLEST_GAIN)

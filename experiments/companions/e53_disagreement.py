@@ -5,7 +5,6 @@ from typing import Any
 
 from experiments.companions.e31_prefixes import ALL, NESTED, WIDTHS, plain
 from experiments.companions.e52_classification import SEEDS
-from experiments.shared import BEYOND_CHANCE
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
 DISAGREEMENT = NESTED | {"measure": "disagreement"}
@@ -77,7 +76,6 @@ CLAIMS = (
         "M9.a",
         "wider prefixes correct narrow ones: every doubling of the width finds more relevant documents",
         pairs=[(share("relevant", wide), share("relevant", narrow)) for narrow, wide in pairwise(WIDTHS["desk"])],
-        because=BEYOND_CHANCE,
         **COMMON,
     ),
     Claim.order(

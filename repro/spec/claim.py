@@ -37,7 +37,7 @@ class Claim:
     id: str = field(kw_only=False)
     statement: str = field(kw_only=False)
     source: str
-    because: str
+    because: str = "any difference beyond chance"  # the reason for the threshold
     version: int = 1  # increased whenever the judged quantity changes
     stated: str = ""  # ISO date of this version; older records do not judge it
     seeds: tuple[int, ...] | ByScale = DEFAULT_SEEDS  # declared before training
