@@ -24,6 +24,12 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(dict.fromkeys((base(scale, **DIVERGENCE), *table1_subset, *encoder)))
 
 
+def make_series(label: str, row: dict[str, Any], scales: tuple[str, ...] = ()) -> Row:
+    """Return the series of a system: its scores less those of BM25."""
+    minus = Row(label="BM25", runs=pick(**BM25, **SCORED))
+    return Row(label=label, runs=pick(**row | SCORED), minus=minus, scales=scales)
+
+
 FIGURE = Figure(
     name="figure8",
     caption=(
@@ -40,16 +46,15 @@ FIGURE = Figure(
     x="{suite}/{part1}/idf_divergence",
     x_of=pick(**DIVERGENCE),
     y="value",
-    minus=pick(**BM25, **SCORED),
     factor=100,
     x_label="IDF divergence of test corpus (nats)",
     y_label="NDCG@10 − BM25 (points)",
     series=(
-        Row(label="biencoder", runs=pick(**NEITHER, **SCORED)),
-        Row(label="contextual batches", runs=pick(**BATCHES, **SCORED)),
-        Row(label="contextual batches and architecture", runs=pick(**BOTH, **SCORED)),
-        Row(label="surrogate", runs=pick(**SURROGATE, **SCORED, **OWN_SURROGATE)),
-        Row(label="MiniLM, pretrained", runs=pick(**SURROGATE, **SCORED, **ENCODER), scales=ENCODER_SCALES),
+        make_series("biencoder", NEITHER),
+        make_series("contextual batches", BATCHES),
+        make_series("contextual batches and architecture", BOTH),
+        make_series("surrogate", SURROGATE | OWN_SURROGATE),
+        make_series("MiniLM, pretrained", SURROGATE | ENCODER, ENCODER_SCALES),
     ),
 )
 

@@ -17,19 +17,10 @@ SCORE: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100
 SCORE_LINES = SCORE | {"kind": "lines", "x_is_log": True}
 BY_PART: dict[str, Any] = SCORE | {"x": "part1", "y": "value"}
 """The axes of a figure that shows the score of each part of its `points`."""
-DIFFERENCE = "difference in NDCG@10 (points)"
+DIFFERENCES: dict[str, Any] = {"kind": "dots", "y_label": "difference in NDCG@10 (points)"}
+"""A figure whose series are differences at the same seed (`Row.minus`). Seeds are dots, next to their mean."""
+DOTS_AND_MEAN = "A dot is a seed, a dash with whiskers the mean over n seeds with its 95 % interval."
 MEAN_OF_SEEDS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
-
-
-def draw_mean(axes: Any, x: float, values: Any, colour: str) -> None:
-    """Draw the mean of one value per seed, with its 95 % interval (Student's t) from three seeds on."""
-    from scipy.stats import t
-
-    width = t.ppf(0.975, len(values) - 1) * values.std() / len(values) ** 0.5 if len(values) > 2 else None
-    axes.errorbar(x, values.mean(), width, fmt="_", markersize=10, markeredgewidth=2, color=colour, capsize=3)
-
-
-SEEDS_AND_MEAN = "mark: one seed; dash and whiskers: mean over n seeds and its 95 % interval (Student's t)"
 
 # ---- reasons for the thresholds of claims
 

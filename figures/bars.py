@@ -78,6 +78,8 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, ma
     for value, shape in shapes.items():
         label = f"{mark.replace('_', ' ')} {format_value(value)}"
         handles.append(Line2D([], [], color=GREY, marker=shape, linestyle="none", label=label))
+    if frame[y].min() < 0:
+        axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
     label_values(axes, values, [float(position) for position in range(len(values))])
     if len(handles) > 1:
         place_legend_above(axes, handles, handlelength=1.2, max_columns=2 if mark else 9)

@@ -26,15 +26,11 @@ from experiments.ours.e25_context_emergence import CONTEXT_LABELS
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BELOW_SMALLEST_GAIN,
-    DIFFERENCE,
     HALF_A_POINT,
     NDCG,
-    SCORE,
-    SEEDS_AND_MEAN,
-    draw_mean,
     under,
 )
-from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 KIND_SEEDS = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}
 """Seeds by kind of batch. They were trained for other rows, but not examined, when the claims were stated."""
@@ -88,13 +84,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(dict.fromkeys(base(scale, **setting) for setting in settings))
 
 
-COMPARISONS = {
-    "in-corpus − biencoder": ("in-corpus", "biencoder", "#440154", "o"),
-    "in-corpus − out-of-corpus": ("in-corpus", "out-of-corpus", "#21918c", "s"),
-}
-"""Label, both series, colour and marker of each difference."""
-
-
 def list_rows() -> tuple[Row, ...]:
     """Return a row for each kind of batch, model and context."""
     rows: list[Row] = []
@@ -122,42 +111,6 @@ def list_blind_rows() -> tuple[Row, ...]:
     )
 
 
-def draw_gains(frame: Any, axes: Any) -> str:
-    """Draw the gain of a contextual model on each kind of batch: one mark per seed, and the mean with its interval."""
-    scores = frame.pivot_table(index="seed", columns="series", values=NDCG)
-    for index, (label, (first, second, colour, marker)) in enumerate(COMPARISONS.items()):
-        for position, kind in enumerate(KINDS):
-            pair = [f"{kind}: {series}" for series in (first, second)]
-            if not set(pair) <= set(scores):
-                continue
-            gains = (scores[pair[0]] - scores[pair[1]]).dropna()
-            x = position + 0.3 * (index - 0.5)
-            legend_label = f"{label} (n = {len(gains)})" if position == 0 else None
-            axes.plot([x] * len(gains), gains, marker, color=colour, markersize=4, alpha=0.6, label=legend_label)
-            draw_mean(axes, x + 0.05, gains, colour)
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_xticks(range(len(KINDS)), list(KINDS))
-    axes.set_ylabel(DIFFERENCE)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return SEEDS_AND_MEAN
-
-
-FIGURE = Figure(
-    name="gain_by_batches",
-    title="What the contextual architecture gains, by kind of batch",
-    caption=(
-        "NDCG@10 of the contextual model with in-corpus context, minus that of the biencoder trained on the same "
-        "batches (dots), and minus its own with out-of-corpus context (squares). A mark is a seed, a dash with whiskers "
-        "the mean over n seeds with its 95 % interval."
-    ),
-    kind="own",
-    x="sampler",
-    x_label="batches",
-    series=list_rows(),
-    draw=draw_gains,
-    **SCORE,
-)
 TABLE = Table(
     name="context_blind",
     caption=(
@@ -295,7 +248,7 @@ EXPERIMENT = Experiment(
     number=46,
     title="Gain of the architecture by batches, documents and details",
     runs=runs,
-    artefacts=(FIGURE, TABLE, ABLATIONS),
+    artefacts=(TABLE, ABLATIONS),
     claims=CLAIMS,
     scales=tuple(KIND_SEEDS),
 )

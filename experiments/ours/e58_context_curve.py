@@ -4,12 +4,12 @@ After the 240 steps of `mini`, the contextual model gains nothing from the docum
 are trained for 8 and 16 times as many steps, on all pairs of the text, with batches of one domain.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from experiments.e01_table1 import (
     BLIND_DOMAIN,
     DOMAIN_WITH_CONTEXT,
-    FAMILIES,
     FAMILY_COLUMNS,
     NEITHER_DOMAIN,
     PLAIN_BATCH,
@@ -18,13 +18,12 @@ from experiments.fresh import NDCG_OF_BLIND, blind
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BY_PART,
-    DIFFERENCE,
+    DIFFERENCES,
+    DOTS_AND_MEAN,
     HALF_A_POINT,
     NDCG,
     SCORE,
-    SEEDS_AND_MEAN,
     WHAT_A_READER_NOTICES,
-    draw_mean,
     get_budget,
     get_size_at,
     under,
@@ -75,95 +74,42 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 PACKAGES = "{suite}/packages/ndcg_at_10"
-DIFFERENCES = {
-    "contextual − biencoder": ("in-corpus context", "biencoder", "#440154", "o"),
-    "contextual − context-blind": ("in-corpus context", "context-blind", "#21918c", "s"),
-    "in-corpus − random training text": ("in-corpus context", "random training text", "#b5a000", "^"),
-}
+START, END, LATER = ({"num_steps": get_size_at(STEPS, index)} for index in (0, 1, 2))
 
 
-def draw_differences(frame: Any, axes: Any) -> str:
-    """Draw each difference between two models or contexts by training steps: a mark per seed, a line of means."""
-    scores = frame.pivot_table(index=["num_steps", "seed"], columns="series", values=NDCG)
-    for label, (first, second, colour, marker) in DIFFERENCES.items():
-        if not {first, second} <= set(scores):
-            continue
-        gains = (scores[first] - scores[second]).dropna()
-        by_steps = gains.groupby("num_steps")
-        counts = by_steps.count()
-        legend_label = f"{label} (n = {counts.min()} to {counts.max()})"
-        axes.plot(by_steps.mean(), marker=marker, color=colour, linewidth=1.8, label=legend_label)
-        steps = gains.index.get_level_values("num_steps")
-        axes.plot(steps, gains, marker, color=colour, markersize=3, alpha=0.4, markeredgewidth=0)
-        for step, values in by_steps:
-            draw_mean(axes, step, values, colour)
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_ylabel(DIFFERENCE)
-    steps = sorted(set(frame["num_steps"]))
-    axes.set_xscale("log")
-    axes.set_xticks(steps, [f"{step:g}" for step in steps])
-    axes.minorticks_off()
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return "large mark: mean over n seeds; small and faint: one seed"
+def list_differences(budget: dict[str, Any]) -> tuple[Row, ...]:
+    """Return the contextual model less each of its three comparisons, after a number of steps or after any."""
+    own, *others = (
+        Row(label=label, runs=pick(**model | budget), context=context)
+        for label, model, context in (ROWS[1], ROWS[0], ROWS[3], ROWS[2])
+    )
+    return tuple(replace(own, label=f"{own.label} − {other.label}", minus=other) for other in others)
 
 
 FIGURE = Figure(
     name="context_curve",
     title="What context is worth by training steps, from MiniLM",
     caption=(
-        "NDCG@10 of the contextual model with in-corpus context, minus that of the biencoder (dots), of the same "
-        "architecture trained without documents (squares), and of the same model with random training documents as "
-        "context (triangles), by training steps. All start from MiniLM and see batches of one domain. A faint mark is a "
-        "seed. A line joins the means over n seeds, whiskers are their 95 % intervals."
+        "NDCG@10 of the contextual model with in-corpus context, minus that of the biencoder, of the same architecture "
+        "trained without documents, and of the same model with random training documents as context, by training "
+        f"steps. All start from MiniLM and see batches of one domain. {DOTS_AND_MEAN}"
     ),
-    kind="own",
     x="num_steps",
     x_label="training steps",
-    series=tuple(Row(label=label, runs=pick(**model), context=context) for label, model, context in ROWS),
-    draw=draw_differences,
-    **SCORE,
+    series=list_differences({}),
+    **SCORE | DIFFERENCES,
 )
-
-
-def draw_by_family(frame: Any, axes: Any) -> str:
-    """Draw each difference by family of collections: a mark per seed, and the mean with its interval."""
-    families = [family for family in FAMILIES if family in set(frame["part1"])] or sorted(set(frame["part1"]))
-    scores = frame.pivot_table(index=["part1", "seed"], columns="series", values="value")
-    for index, (label, (first, second, colour, marker)) in enumerate(DIFFERENCES.items()):
-        if first not in scores or second not in scores:
-            continue
-        gains = (scores[first] - scores[second]).dropna()
-        for position, family in enumerate(families):
-            values = gains.get(family, gains[:0])
-            x = position + 0.18 * (index - (len(DIFFERENCES) - 1) / 2)
-            style = {"color": colour, "marker": marker}
-            legend_label = f"{label} (n = {len(values)})" if position == 0 else None
-            axes.plot([x] * len(values), values, linestyle="none", markersize=4, alpha=0.6, label=legend_label, **style)
-            draw_mean(axes, x + 0.06, values, colour)
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set_xticks(range(len(families)), families)
-    axes.set_ylabel(DIFFERENCE)
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    return SEEDS_AND_MEAN
-
-
-START, END, LATER = ({"num_steps": get_size_at(STEPS, index)} for index in (0, 1, 2))
 FAMILY_FIGURE = Figure(
     name="context_curve_families",
     title="What context is worth by family, after eight times the steps",
     caption=(
-        "The differences of the first picture by family of test collections, at the second number of training steps. A "
-        "mark is a seed, a dash with whiskers the mean over n seeds with its 95 % interval. The test collections of "
-        "packages are whole packages that are not "
-        "in the training text."
+        "The differences of the first picture by family of test collections, at the second number of training steps. "
+        f"The test collections of packages are whole packages that are not in the training text. {DOTS_AND_MEAN}"
     ),
-    kind="own",
     points="{suite}/{family}/ndcg_at_10",
     x_label="family of collections",
-    series=tuple(Row(label=label, runs=pick(**model | END), context=context) for label, model, context in ROWS),
-    draw=draw_by_family,
-    **BY_PART,
+    series=list_differences(END),
+    **BY_PART | DIFFERENCES,
 )
 TABLE = Table(
     name="context_curve_table",

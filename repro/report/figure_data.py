@@ -32,23 +32,49 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
 
     A row has a column per axis, under the name of the axis, and the columns "series", "seed", "record" and "setting".
     Runs that differ only in their seed share one setting. An axis is a field of the run or a metric path, which may
-    contain {suite} and {part1}. For a figure with `points`, it may also be part1, part2, …, or "value". A record whose
-    partner (`x_of`, `minus`) has no record gives no row.
+    contain {suite} and {part1}. For a figure with `points`, it may also be part1, part2, …, or "value". A record gives no
+    row if its partner for x (`x_of`) or the series that is subtracted (`minus`) has no record.
 
     Raises:
         ValueError: if a record lacks a metric.
     """
     by_run = {record.run: record for record in records}
     recorded = [by_run[run] for run in dict.fromkeys(runs) if run in by_run]
-    find_x_record, find_minus_record = (_make_partner_finder(pick, records) for pick in (figure.x_of, figure.minus))
+    find_x_record = _make_partner_finder(figure.x_of, records)
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
-        for record in recorded:
-            if series.runs.matches(record.run):
-                x_record, minus_record = find_x_record(record), find_minus_record(record)
-                if x_record is not None and minus_record is not None:
-                    rows += _iter_record_rows(figure, series, record, x_record, minus_record)
+        series_rows = _iter_series_rows(figure, series, recorded, find_x_record)
+        if series.minus is not None:
+            others = _iter_series_rows(figure, series.minus, recorded, find_x_record)
+            is_reference = dict(series.minus.runs.wanted).get("architecture") in REFERENCES
+            series_rows = _subtract(figure, series_rows, others, has_seeds=not is_reference)
+        rows += series_rows
     return rows
+
+
+def _iter_series_rows(
+    figure: Figure, series: Row, records: Sequence[Record], find_x_record: Callable[[Record], Record | None]
+) -> Iterator[dict[str, Any]]:
+    for record in records:
+        if series.runs.matches(record.run) and (x_record := find_x_record(record)) is not None:
+            yield from _iter_record_rows(figure, series, record, x_record)
+
+
+def _subtract(
+    figure: Figure, rows: Iterable[dict[str, Any]], others: Iterable[dict[str, Any]], *, has_seeds: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield rows less the value of another series at the same point. Rows without such a value are dropped.
+
+    The other series has the same seed, unless it is a reference system, which has no seeds.
+    """
+    column = get_value_column(figure)
+    places = [name for name in ("part1", "part2", figure.x) if name.startswith("part") or name in FIELDS]
+    places += ["seed"] if has_seeds else []
+    values = {tuple(row.get(name) for name in places): row[column] for row in others}
+    for row in rows:
+        place = tuple(row.get(name) for name in places)
+        if place in values:
+            yield {**row, column: row[column] - values[place]}
 
 
 def _make_partner_finder(pick: RunFilter | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
@@ -70,21 +96,13 @@ def series_at(figure: Figure, runs: Sequence[Run]) -> list[Row]:
     return [series for series in figure.series if not series.scales or scale in series.scales]
 
 
-def _iter_record_rows(
-    figure: Figure, series: Row, record: Record, x_record: Record, minus_record: Record
-) -> Iterator[dict[str, Any]]:
+def _iter_record_rows(figure: Figure, series: Row, record: Record, x_record: Record) -> Iterator[dict[str, Any]]:
     """Yield the rows of one record in a series: one, or one per point of a figure with `points`."""
     identity = {"setting": get_setting_id(record.run), "seed": record.run.seed, "record": record.id}
-    minus_points = _list_points(figure, Row(label="", runs=RunFilter(())), minus_record) if figure.minus else []
-    minus_by_parts = {_get_parts(point): point for point in minus_points}
-    value_column = get_value_column(figure)
     for point in _list_points(figure, series, record):
         row: dict[str, Any] = {"series": series.label}
         for name in get_axis_columns(figure):
             row[name] = _get_value(figure, name, series, x_record if name == figure.x else record, point)
-        if figure.minus:
-            minus_point = _find_same_point(figure, minus_record, minus_by_parts, point)
-            row[value_column] -= _get_value(figure, value_column, series, minus_record, minus_point)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}
         yield {**row, **parts, **_get_part_name(figure, record, point), **identity}
 
@@ -96,24 +114,6 @@ def _get_part_name(figure: Figure, record: Record, point: dict[str, Any]) -> dic
     pairs = [tuple(row.values())[:2] for row in record.exhibits.get(figure.named_by, ())]
     names = {str(part): str(label) for part, label in pairs}
     return {"name": names.get(point["part1"], point["part1"])}
-
-
-Parts = tuple[tuple[str, Any], ...]
-
-
-def _get_parts(point: Mapping[str, Any]) -> Parts:
-    """Return the parts of a point, which identify it within its record."""
-    return tuple((name, value) for name, value in point.items() if name != "value")
-
-
-def _find_same_point(
-    figure: Figure, record: Record, points: Mapping[Parts, dict[str, Any]], point: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the point of another record with the same parts. Raises ValueError if that record lacks it."""
-    parts = _get_parts(point)
-    if parts not in points:
-        raise ValueError(f"{figure.name}: {record.path} has no {figure.points!r} with {dict(parts)}: {OUTDATED}")
-    return points[parts]
 
 
 def get_axis_columns(figure: Figure) -> tuple[str, ...]:

@@ -50,6 +50,8 @@ class Row:
     context: str = "own"  # context of the scores: own, wrong, null
     scales: tuple[str, ...] = ()  # only at these scales, or at all if empty
     part: str = ""  # replaces `{part}` in the paths of columns: a dataset, a source or a model
+    # in a figure: the series that is subtracted, at the same seed, x and point
+    minus: Row | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,6 @@ class Figure:
     parts: tuple[str, ...] = ()  # with points: the nouns for each `*`, by default a dataset
     # with points: the record that x is read from, instead of the series' own
     x_of: RunFilter | None = None
-    minus: RunFilter | None = None  # with points: the record whose same metric is subtracted from y
     mark: str = ""  # dots: the field of the run that selects their shape
     is_panelled: bool = False  # scatter: one panel per series
     is_paired: bool = False  # lines: the difference from the first x of the same line and seed

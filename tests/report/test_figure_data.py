@@ -82,7 +82,9 @@ def test_points_are_datasets(records: list[Record]) -> None:
 def test_axis_may_be_another_metric(tmp_path: Path) -> None:
     far = write_scored(tmp_path, RUNS[0], **{"desk/a/far": 0.25, "desk/b/far": 0.75})
     near = write_scored(tmp_path, RUNS[1])
-    figure = replace(POINTS, x="{suite}/{part1}/far", x_of=pick(architecture="bm25"), minus=pick(architecture="bm25"))
+    bm25 = pick(architecture="bm25")
+    less_bm25 = replace(POINTS.series[0], minus=Row(label="BM25", runs=bm25))
+    figure = replace(POINTS, x="{suite}/{part1}/far", x_of=bm25, series=(less_bm25,))
     rows = list_figure_rows(figure, RUNS, [far, near])
     assert [row[figure.x] for row in rows] == [0.25, 0.75]
     expected = 100 * (near.metrics["desk/a/ndcg_at_10"] - far.metrics["desk/a/ndcg_at_10"])
