@@ -4,7 +4,17 @@ from typing import Any
 
 from experiments import fresh
 from experiments.fresh import RESTATED, ROWS, STATED
-from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, HALF_A_POINT, LOSS, NDCG, under
+from experiments.shared import (
+    ACCURACY,
+    ACCURACY_COLUMN,
+    BELOW_PAPERS_GAINS,
+    HALF_A_POINT,
+    LOSS,
+    LOSS_COLUMN,
+    NDCG,
+    NDCG_COLUMN,
+    under,
+)
 from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 # Batch and cluster sizes per scale. The paper compares batches of 16384 with contextual batches of 512; at our own
@@ -129,8 +139,8 @@ COLUMNS = (
     Column(label="minutes", value=MINUTES, decimals=0, scales=MINI),
     Column(label="batch", value="batch_size", decimals=0),
     Column(label="cluster", value="cluster_size", decimals=0),
-    Column(label="train loss", value="train/loss", decimals=2),
-    Column(label="train acc.", value="train/accuracy", factor=100),
+    LOSS_COLUMN,
+    ACCURACY_COLUMN,
     *FAMILY_COLUMNS,
     Column(
         label="unlike training",
@@ -138,7 +148,7 @@ COLUMNS = (
         factor=100,
         scales=MINI,
     ),
-    Column(label="NDCG@10", value=NDCG, factor=100),
+    NDCG_COLUMN,
 )
 
 

@@ -8,7 +8,7 @@ steps, and once with as many steps, on more pairs.
 from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE, BATCHES, BOTH, CLUSTER, NEITHER, PLAIN_BATCH
-from experiments.shared import BELOW_PAPERS_GAINS, NDCG, get_budget
+from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG, get_budget
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": (25, 26, 27)}
@@ -45,7 +45,7 @@ TABLE = Table(
     columns=(
         Column(label="batch", value="batch_size", decimals=0),
         Column(label="steps", value="num_steps", decimals=0),
-        Column(label="train loss", value="train/loss", decimals=2),
+        LOSS_COLUMN,
         Column(label="NDCG@10", value=NDCG, factor=100, decimals=2),
     ),
     rows=tuple(

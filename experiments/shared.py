@@ -3,14 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from repro.spec import ByScale, by_scale
+from repro.spec import ByScale, Column, by_scale
 
 NDCG, LOSS, ACCURACY = "{suite}/mean/ndcg_at_10", "train/loss", "train/accuracy"
 
 OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
 """Our scales that start from word vectors or at random, and those of the paper."""
 
-# ---- figures
+# ---- columns and figures
+
+LOSS_COLUMN = Column(label="train loss", value=LOSS, decimals=2)
+ACCURACY_COLUMN = Column(label="train acc.", value=ACCURACY, factor=100)
+NDCG_COLUMN = Column(label="NDCG@10", value=NDCG, factor=100)
 
 SCORE: dict[str, Any] = {"y": NDCG, "y_label": "NDCG@10 (points)", "factor": 100}
 """The axis of the score. Figures with `points` replace `y`."""

@@ -3,7 +3,7 @@
 from experiments.companions.e33_improved_loss import IMPROVED, make_first_phase
 from experiments.e01_table1 import FAMILY_COLUMNS
 from experiments.fresh import COMPANION
-from experiments.shared import A_POINT_IS_SMALL, NDCG, ignore_small
+from experiments.shared import A_POINT_IS_SMALL, LOSS_COLUMN, NDCG, NDCG_COLUMN, ignore_small
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, grid, pick, term
 
 ALPHAS = (0.0, 0.3, 0.5, 1.0)
@@ -48,9 +48,9 @@ TABLE = Table(
         " 1 to 57 % of the pairs. NDCG@10 is measured on collections of three of these sources and of two others."
     ),
     columns=(
-        Column(label="train loss", value="train/loss", decimals=2),
+        LOSS_COLUMN,
         *FAMILY_COLUMNS,
-        Column(label="NDCG@10", value=NDCG, factor=100),
+        NDCG_COLUMN,
         Column(label="STS", value="mteb/STS"),
         Column(label="MTEB", value="mteb/mean"),
     ),

@@ -3,7 +3,7 @@
 from experiments.companions.e33_improved_loss import BEFORE, IMPROVED, SEEDS, make_first_phase, make_second_phase
 from experiments.e01_table1 import FAMILY_COLUMNS, PLAIN_BATCH
 from experiments.fresh import COMPANION
-from experiments.shared import A_POINT_IS_SMALL, NDCG
+from experiments.shared import A_POINT_IS_SMALL, NDCG, NDCG_COLUMN
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 STAGES = {"PT": 59.0, "FT": 57.8, "Full": 62.4}
@@ -47,7 +47,7 @@ TABLE_9 = Table(
     columns=(
         Column(label="steps", value="num_steps", decimals=0),
         *FAMILY_COLUMNS,
-        Column(label="NDCG@10", value=NDCG, factor=100),
+        NDCG_COLUMN,
         Column(label="MTEB", value="mteb/mean"),
     ),
     rows=tuple(

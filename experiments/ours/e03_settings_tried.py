@@ -16,7 +16,7 @@ from experiments.e05_epochs import PRETRAINING
 from experiments.e06_hard_negatives import LENGTH
 from experiments.fresh import CONTEXT_BLIND, FIRST, MET_BY_BLIND, STATED, WIDTHS, declare
 from experiments.ours.e58_context_curve import ALL_PAIRS, BIENCODER, END, STEPS
-from experiments.shared import HALF_A_POINT, NDCG, WHAT_A_READER_NOTICES, get_budget, under
+from experiments.shared import HALF_A_POINT, LOSS_COLUMN, NDCG, NDCG_COLUMN, WHAT_A_READER_NOTICES, get_budget, under
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, by_scale, pick, term
 
 SCALES = ("smoke", "desk", "lab")
@@ -187,9 +187,9 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 COLUMNS = (
-    Column(label="train loss", value="train/loss", decimals=2),
+    LOSS_COLUMN,
     Column(label="masked %", value="train/masked_fraction", factor=100),
-    Column(label="NDCG@10", value=NDCG, factor=100),
+    NDCG_COLUMN,
     *(
         Column(label=label, value=f"context_effect/own_minus_{context}/mean/difference", factor=100, decimals=2)
         for label, context in (

@@ -13,13 +13,13 @@ from experiments.e01_table1 import BATCHES, BOTH, FAMILY_COLUMNS, OWN_SCALES, ge
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     MEAN_OF_SEEDS,
-    NDCG,
+    NDCG_COLUMN,
     SCORE_LINES,
     WHAT_A_READER_NOTICES,
     get_budget,
     get_size_at,
 )
-from repro.spec import ByScale, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
+from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
 STEPS |= dict.fromkeys(("small", "large"), (None,))
@@ -109,7 +109,7 @@ def list_table_rows(scale: str) -> tuple[Row, ...]:
 TABLE = Table(
     name="context_emergence_table",
     caption="NDCG@10 by family with in-corpus, out-of-corpus and no context, by training steps.",
-    columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
+    columns=(*FAMILY_COLUMNS, NDCG_COLUMN),
     rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in list_table_rows(scale)),
 )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.e01_table1 import BATCHES, NEITHER, get_sizes
 from experiments.ours.e03_settings_tried import SCALES, SUITES
-from experiments.shared import NDCG
+from experiments.shared import ACCURACY_COLUMN, NDCG_COLUMN
 from repro.spec import Column, Experiment, Row, Run, Table, base, by_scale, pick
 
 SEEDS = {"smoke": (0,), "desk": (0,), "lab": (1,)}
@@ -43,10 +43,10 @@ TABLE = Table(
         "surrogate), and NDCG@10 on validation domains of the training sources. One seed."
     ),
     columns=(
-        Column(label="train acc.", value="train/accuracy", factor=100),
+        ACCURACY_COLUMN,
         Column(label="masked %", value="train/masked_fraction", factor=100),
         Column(label="difficulty", value="train/difficulty", decimals=2),
-        Column(label="NDCG@10", value=NDCG, factor=100),
+        NDCG_COLUMN,
     ),
     rows=tuple(
         Row(label=f"{text}, {words}", runs=pick(**kind, corpus=by_scale(TEXTS[text]))) for text, words, kind in ROWS

@@ -27,7 +27,9 @@ from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BELOW_SMALLEST_GAIN,
     HALF_A_POINT,
+    LOSS_COLUMN,
     NDCG,
+    NDCG_COLUMN,
     under,
 )
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
@@ -118,7 +120,7 @@ TABLE = Table(
         "corpus, of another corpus, without any, of the training text, and trained without any document "
         "(context-blind)."
     ),
-    columns=(*FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
+    columns=(*FAMILY_COLUMNS, NDCG_COLUMN),
     rows=(*list_rows(), *list_blind_rows()),
 )
 
@@ -131,7 +133,7 @@ ABLATIONS = Table(
         "out-of-corpus and null context. Sequence dropout 1 is the context-blind model."
     ),
     columns=(
-        Column(label="train loss", value="train/loss", decimals=2),
+        LOSS_COLUMN,
         *(
             Column(label=label, value=f"{{suite}}{view}/{MEAN_NDCG}", factor=100, decimals=2)
             for label, view in (("in-corpus", ""), ("out-of-corpus", "+wrong"), ("null", "+null"))

@@ -23,7 +23,7 @@ from experiments.e01_table1 import (
     get_sizes,
 )
 from experiments.fresh import MET_BY_BLIND, NDCG_OF_BLIND, blind
-from experiments.shared import BELOW_PAPERS_GAINS, NDCG, under
+from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG, NDCG_COLUMN, under
 from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 VALIDATION = {"smoke": "planted-validation", "mini": "desk-validation"}
@@ -65,7 +65,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 SHARED_COLUMNS = (
     Column(label="masked %", value="train/masked_fraction", factor=100),
-    Column(label="train loss", value="train/loss", decimals=2),
+    LOSS_COLUMN,
 )
 TABLE = Table(
     name="filter_by_surrogate",
@@ -74,7 +74,7 @@ TABLE = Table(
         "loss, and NDCG@10 on validation collections, for plain batches and for clusters. The encoder builds the "
         "clusters or decides what the filter masks. One seed per row."
     ),
-    columns=(*SHARED_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100)),
+    columns=(*SHARED_COLUMNS, NDCG_COLUMN),
     rows=tuple(Row(label=label, runs=pick(**way | ON_VALIDATION)) for label, way in WAYS),
 )
 
@@ -96,7 +96,7 @@ UNFILTERED_TABLE = Table(
         Column(label="minutes", value=MINUTES, decimals=0, scales=MINI),
         *SHARED_COLUMNS,
         *FAMILY_COLUMNS,
-        Column(label="NDCG@10", value=NDCG, factor=100),
+        NDCG_COLUMN,
     ),
     rows=(
         make_row("neither (one source per batch)", NEITHER, paper=(0.39, 59.9)),

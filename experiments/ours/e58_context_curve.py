@@ -21,6 +21,7 @@ from experiments.shared import (
     DIFFERENCES,
     DOTS_AND_MEAN,
     HALF_A_POINT,
+    LOSS_COLUMN,
     NDCG,
     SCORE,
     WHAT_A_READER_NOTICES,
@@ -114,11 +115,7 @@ FAMILY_FIGURE = Figure(
 TABLE = Table(
     name="context_curve_table",
     caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
-    columns=(
-        Column(label="train loss", value="train/loss", decimals=2),
-        *FAMILY_COLUMNS,
-        Column(label="NDCG@10", value=NDCG, factor=100, decimals=2),
-    ),
+    columns=(LOSS_COLUMN, *FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100, decimals=2)),
     rows=tuple(
         Row(
             label=f"{label}, {num_steps} steps",

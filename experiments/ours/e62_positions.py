@@ -8,8 +8,8 @@ untrained models show what the shift costs before the first step, and that `firs
 from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE_DOMAIN, NEITHER_DOMAIN, get_sizes
-from experiments.shared import HALF_A_POINT, NDCG
-from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, pick, term
+from experiments.shared import HALF_A_POINT, LOSS_COLUMN, NDCG, NDCG_COLUMN
+from repro.spec import Claim, Experiment, Row, Run, Table, base, pick, term
 
 SEEDS = {"smoke": (0,), "mini": (9, 10, 11)}
 SHIFT = base("mini").num_contexts + base("mini").num_soft_prompts
@@ -37,10 +37,7 @@ TABLE = Table(
         "NDCG@10 of models from MiniLM by the learned position of the first text token. Step 0 is the untrained model. "
         f"In a contextual model, the text comes after {SHIFT} vectors."
     ),
-    columns=(
-        Column(label="train loss", value="train/loss", decimals=2),
-        Column(label="NDCG@10", value=NDCG, factor=100),
-    ),
+    columns=(LOSS_COLUMN, NDCG_COLUMN),
     rows=(
         Row(label="step 0: biencoder, text at 0", runs=pick(**STEP_0[0])),
         Row(label=f"step 0: biencoder, text at {SHIFT}", runs=pick(**STEP_0[1])),

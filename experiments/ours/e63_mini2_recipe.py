@@ -8,8 +8,8 @@ retriever, as in the paper, whose small setting takes the first half of NomicBER
 from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE_DOMAIN, NEITHER_DOMAIN, get_sizes
-from experiments.shared import NDCG, get_budget
-from repro.spec import Column, Experiment, Row, Run, Table, base, pick
+from experiments.shared import LOSS_COLUMN, NDCG_COLUMN, get_budget
+from repro.spec import Experiment, Row, Run, Table, base, pick
 
 SEED = 100
 SUITE = {"smoke": "planted-validation", "mini": "desk-validation"}
@@ -73,10 +73,7 @@ TABLE = Table(
         "Settings tried for `mini2`: NDCG@10 on validation collections (desk-validation), one seed per row. Contextual "
         "models have in-corpus context, if nothing else is said."
     ),
-    columns=(
-        Column(label="train loss", value="train/loss", decimals=2),
-        Column(label="NDCG@10", value=NDCG, factor=100),
-    ),
+    columns=(LOSS_COLUMN, NDCG_COLUMN),
     rows=make_rows(),
 )
 

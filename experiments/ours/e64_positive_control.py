@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments.e01_table1 import ARCHITECTURE_DOMAIN, get_sizes
 from experiments.ours.e63_mini2_recipe import CONTEXTUAL
-from experiments.shared import NDCG, get_budget
-from repro.spec import Column, Experiment, Row, Run, Table, base, pick
+from experiments.shared import LOSS_COLUMN, NDCG_COLUMN, get_budget
+from repro.spec import Experiment, Row, Run, Table, base, pick
 
 SEED = 100
 PLANTED = {"suite": "planted", "seed": SEED, "test_contexts": "own+wrong+null"}
@@ -51,10 +51,7 @@ TABLE = Table(
         "NDCG@10 on the planted corpus of contextual models from MiniLM, by recipe and number of steps. A recipe reads its "
         "context if in-corpus context is worth more than two points over out-of-corpus context. One seed per row."
     ),
-    columns=(
-        Column(label="train loss", value="train/loss", decimals=2),
-        Column(label="NDCG@10", value=NDCG, factor=100),
-    ),
+    columns=(LOSS_COLUMN, NDCG_COLUMN),
     rows=make_rows(),
 )
 
