@@ -5,7 +5,7 @@ Shapes: B pairs of the batch, H hard negatives per pair, M = B (1 + H) documents
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from repro.train.feed import compute_batch_hash
 from repro.train.setup import build_sampler, make_train_settings
 
 Progress = Callable[[str], None]
+NUM_HARDEST = 3
+"""The number of hardest negatives of a pair."""
 STAGES = ("corpus", "selection", "keys", "positives", "embeddings", "clusters", "negatives")
 
 
@@ -49,25 +51,21 @@ class Pair:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of one batch. `batch_hash` is the one in the training log, and scores are those of the surrogate.
+    """One batch of a run. `batch_hash` is the one in the training log, and scores are those of the surrogate.
 
     `masked_fraction` covers all terms of the loss, as in the log. Pairs show documents, the first direction of a loss.
     """
 
-    run: str
+    run: Run
     batch: int
     epoch: int
     batch_hash: str
-    surrogate: str
-    filter: str
-    filter_margin: float
-    known_positives: str
     difficulty: float
     masked_fraction: float
     pairs: tuple[Pair, ...]
 
 
-def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress = print) -> Explanation:
+def explain(run: Run, batch: int, progress: Progress = print) -> Explanation:
     """Explain one batch of a run, counted from 1. Builds the stages it needs and trains nothing.
 
     Raises ValueError if the run has no batches, or if its training run has no such batch.
@@ -83,63 +81,64 @@ def explain(run: Run, batch: int, *, num_negatives: int = 3, progress: Progress 
         raise ValueError(f"batch {batch}: this training has batches 1 to {num_batches}")
     view = BatchViewer(inputs, always_scores=True)(sampler.at(batch - 1))
     assert view.difficulty is not None, "the viewer computes scores"
-    documents_M = inputs.document_texts(view.rows_M)
     return Explanation(
-        run=run_id(run),
+        run=run,
         batch=batch,
         epoch=(batch - 1) // len(sampler) + 1,
         batch_hash=compute_batch_hash(view.pairs_B),
-        surrogate=run.surrogate,
-        filter=run.filter_model if run.filter != "none" and run.filter_model else run.filter,
-        filter_margin=run.filter_margin,
-        known_positives=run.known_positives,
         difficulty=view.difficulty,
         masked_fraction=view.masked_fraction,
-        pairs=tuple(_explain_pair(inputs, view, documents_M, row, num_negatives) for row in range(len(view.pairs_B))),
+        pairs=tuple(_explain_pairs(inputs, view)),
     )
 
 
-def _explain_pair(inputs: Inputs, view: BatchView, documents_M: list[str], row: int, num_negatives: int) -> Pair:
+def _explain_pairs(inputs: Inputs, view: BatchView) -> Iterator[Pair]:
     assert view.scores_BM is not None, "the viewer computes scores"
-    run, pair, pairs = inputs.run, int(view.pairs_B[row]), inputs.pairs
-    query = pairs.texts("query", [pair])[0]
-    query_key = int(compute_content_keys([query], run.corpus)[0])
-    scores_M, masked_M = view.scores_BM[row], view.masked_BM[row]
-    is_negative_M = ~masked_M
-    is_negative_M[row] = False
-    # Positions of the batch in falling order of similarity. Both lists below are filtered from it.
-    order = np.argsort(-scores_M, kind="stable")
+    run, pairs, rows_B = inputs.run, inputs.pairs, view.pairs_B
+    queries, documents, ids = pairs.texts("query", rows_B), inputs.document_texts(view.rows_M), pairs.ids(rows_B)
+    query_keys_B = compute_content_keys(queries, run.corpus)
+    for row, pair in enumerate(rows_B):
+        scores_M, masked_M = view.scores_BM[row], view.masked_BM[row]
+        is_negative_M = ~masked_M
+        is_negative_M[row] = False
+        # Positions of the batch in falling order of similarity. Both lists of others are filtered from it.
+        order = np.argsort(-scores_M, kind="stable")
+        hardest, removed = (
+            tuple(
+                Other(
+                    place=int(column) + 1,
+                    score=float(scores_M[column]),
+                    document=documents[column],
+                    why=_find_reason(run, view, query_keys_B[row], row, column) if masked_M[column] else "",
+                )
+                for column in columns
+            )
+            for columns in (order[is_negative_M[order]][:NUM_HARDEST], order[masked_M[order]])
+        )
+        yield Pair(
+            place=row + 1,
+            id=ids[row],
+            domain=pairs.domain_names[pairs.domain_codes[pair]],
+            cluster=int(inputs.clusters.assignment_N[pair]) if run.sampler == "cluster" else None,
+            query=queries[row],
+            document=documents[row],
+            score=float(scores_M[row]),
+            hardest=hardest,
+            removed=removed,
+        )
 
-    def explain_others(columns: np.ndarray) -> tuple[Other, ...]:
-        return tuple(_explain_other(view, query_key, documents_M, row, column, run) for column in columns)
 
-    return Pair(
-        place=row + 1,
-        id=pairs.ids([pair])[0],
-        domain=pairs.domain_names[pairs.domain_codes[pair]],
-        cluster=int(inputs.clusters.assignment_N[pair]) if run.sampler == "cluster" else None,
-        query=query,
-        document=documents_M[row],
-        score=float(scores_M[row]),
-        hardest=explain_others(order[is_negative_M[order]][:num_negatives]),
-        removed=explain_others(order[masked_M[order]]),
-    )
-
-
-def _explain_other(view: BatchView, query_key: int, documents_M: list[str], row: int, column: int, run: Run) -> Other:
-    assert view.scores_BM is not None, "the viewer computes scores"
-    reason = ""
-    if view.masked_BM[row, column]:
-        reason = "as near as its own document, or nearer"
-        if run.filter_margin:
-            reason = f"its score is at least that of its own document {run.filter_margin:+g}"
-        if view.keys_M[column] == view.keys_M[row]:
-            reason = "the same text"
-        elif view.known_BM is not None and view.known_BM[row, column]:
-            is_query = view.keys_M[column] == query_key
-            reason = "the text of the query" if is_query else "another document of the same query"
-        elif run.filter_model and view.filter_scores_BM is not None:
-            # The printed scores are those of the surrogate, which is another encoder.
-            own, other = view.filter_scores_BM[row, [row, column]]
-            reason += f" ({run.filter_model}: {other:.3f}, own {own:.3f})"
-    return Other(int(column) + 1, float(view.scores_BM[row, column]), documents_M[column], reason)
+def _find_reason(run: Run, view: BatchView, query_key: int, row: int, column: int) -> str:
+    """Return why the filter removed a document of the batch for a query."""
+    if view.keys_M[column] == view.keys_M[row]:
+        return "the same text"
+    if view.known_BM is not None and view.known_BM[row, column]:
+        return "the text of the query" if view.keys_M[column] == query_key else "another document of the same query"
+    reason = "as near as its own document, or nearer"
+    if run.filter_margin:
+        reason = f"its score is at least that of its own document {run.filter_margin:+g}"
+    if run.filter_model and view.filter_scores_BM is not None:
+        # The printed scores are those of the surrogate, which is another encoder.
+        own, other = view.filter_scores_BM[row, [row, column]]
+        reason += f" ({run.filter_model}: {other:.3f}, own {own:.3f})"
+    return reason

@@ -132,7 +132,6 @@ def explain_batch(
     ] = 1,
     scale: Scale = "desk",
     pairs: Annotated[int, typer.Option(min=1, help="number of pairs to print")] = 8,
-    negatives: Annotated[int, typer.Option(min=0, help="number of hardest negatives per query")] = 3,
 ) -> None:
     """Show one batch: its texts and clusters, the hardest negatives, and the documents removed by the filter."""
     selected_run = _find_run(what, scale)
@@ -141,8 +140,7 @@ def explain_batch(
     from repro.report.batch import make_explanation_views
     from repro.report.formats import render
 
-    explanation = explain(selected_run, batch, num_negatives=negatives, progress=print_progress)
-    for view in make_explanation_views(explanation, num_pairs=pairs):
+    for view in make_explanation_views(explain(selected_run, batch, print_progress), num_pairs=pairs):
         render(view)
 
 

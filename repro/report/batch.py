@@ -1,76 +1,53 @@
-"""Tables that explain one batch: overview, clusters and pairs."""
+"""Tables that explain one batch: overview and pairs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from repro.analyses.batches import shorten
 from repro.report.view import View
-from repro.text import ABSENT, format_number
+from repro.spec.identity import run_id
+from repro.text import format_number
 
 if TYPE_CHECKING:
-    from repro.analyses.microscope import Explanation, Other, Pair
+    from repro.analyses.microscope import Explanation, Pair
 
 
 def make_explanation_views(explanation: Explanation, *, num_pairs: int = 8) -> list[View]:
-    """Return the tables of a batch, with its first `num_pairs` pairs."""
-    return [
-        _make_overview(explanation),
-        _make_clusters_view(explanation),
-        _make_pairs_view(explanation, num_pairs),
-    ]
-
-
-def _make_overview(explanation: Explanation) -> View:
-    rule = "none"
-    if explanation.filter != "none":
-        rule = f"{explanation.filter}: documents that score at least the own document's score + {explanation.filter_margin:g}"
+    """Return an overview of a batch, and its first `num_pairs` pairs."""
+    run, pairs = explanation.run, explanation.pairs
+    rule = run.filter
+    if rule != "none":
+        rule = f"{run.filter_model or rule}: documents that score at least the own document's score + {run.filter_margin:g}"
     always = "documents of the same text"
-    if explanation.known_positives == "mask":
+    if run.known_positives == "mask":
         always += ", other documents of the same query, the text of the query"
-    rows = (
-        ("run", explanation.run),
-        (
-            "batch",
-            f"{explanation.batch}, in epoch {explanation.epoch}; hash {explanation.batch_hash}, as in the training's log",
-        ),
-        ("pairs", str(len(explanation.pairs))),
-        ("surrogate", explanation.surrogate),
+    overview = (
+        ("batch", f"{explanation.batch}, in epoch {explanation.epoch}; hash {explanation.batch_hash}, as in the log"),
+        ("pairs", str(len(pairs))),
+        ("surrogate", run.surrogate),
         ("filter", rule),
         ("always removed", always),
         ("removed", f"{100 * explanation.masked_fraction:.2f} % of all negatives in the run's loss"),
         ("difficulty", f"{explanation.difficulty:.3f}, the mean score of a query with the other documents"),
     )
-    return View(f"Batch {explanation.batch} of run {explanation.run}", ("what", "value"), rows, align="ll")
-
-
-def _make_clusters_view(explanation: Explanation) -> View:
-    """Return a row per cluster (or per domain without clusters): its number of pairs in the batch, and one document."""
-    has_clusters = explanation.pairs[0].cluster is not None
-    names = [(pair.domain, str(pair.cluster) if has_clusters else ABSENT) for pair in explanation.pairs]
-    first = {name: pair.document for name, pair in reversed(list(zip(names, explanation.pairs, strict=True)))}
-    rows = [(*name, str(count), shorten(first[name])) for name, count in Counter(names).most_common()]
-    header = ("domain", "cluster", "pairs", "a document of it")
-    return View("Where the pairs come from", header, tuple(rows), align="lrrl")
-
-
-def _make_pairs_view(explanation: Explanation, num_pairs: int) -> View:
-    rows = [line for pair in explanation.pairs[:num_pairs] for line in _format_pair_lines(pair)]
-    num_hidden = len(explanation.pairs) - num_pairs
-    notes = (f"{num_hidden} more pairs; --pairs {len(explanation.pairs)} prints all",) if num_hidden > 0 else ()
-    title = f"Pairs and their hardest negatives, scores of {explanation.surrogate}"
-    return View(title, ("pair", "what", "place", "score", "text"), tuple(rows), notes, "rlrrl")
-
-
-def _format_pair_lines(pair: Pair) -> list[tuple[str, ...]]:
+    lines = tuple(line for pair in pairs[:num_pairs] for line in _format_pair_lines(pair))
+    notes = (f"{len(pairs) - num_pairs} more pairs; --pairs {len(pairs)} prints all",) if len(pairs) > num_pairs else ()
+    title = f"Pairs and their hardest negatives, scores of {run.surrogate}"
     return [
-        (str(pair.place), "query", "", "", shorten(pair.query)),
-        ("", "its document", str(pair.place), format_number(pair.score, 3), shorten(pair.document)),
-        *(_format_other_line(other, "hard negative") for other in pair.hardest),
-        *(_format_other_line(other, f"removed: {other.why}") for other in pair.removed),
+        View(f"Batch {explanation.batch} of run {run_id(run)}", ("what", "value"), overview, align="ll"),
+        View(title, ("pair", "what", "place", "score", "text"), lines, notes, "rlrrl"),
     ]
 
 
-def _format_other_line(other: Other, role: str) -> tuple[str, ...]:
-    return ("", role, str(other.place), format_number(other.score, 3), shorten(other.document))
+def _format_pair_lines(pair: Pair) -> list[tuple[str, ...]]:
+    origin = pair.domain if pair.cluster is None else f"{pair.domain}, cluster {pair.cluster}"
+    documents = [
+        ("its document", pair.place, pair.score, pair.document),
+        *(("hard negative", other.place, other.score, other.document) for other in pair.hardest),
+        *((f"removed: {other.why}", other.place, other.score, other.document) for other in pair.removed),
+    ]
+    return [
+        (str(pair.place), f"query ({origin})", "", "", shorten(pair.query)),
+        *(("", what, str(place), format_number(score, 3), shorten(text)) for what, place, score, text in documents),
+    ]
