@@ -18,7 +18,8 @@ Shapes: Q queries, N documents, W dimensions, C documents of a pool.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from repro.evaluate.collections import (
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import list_standard_widths, nested_widths
+from repro.spec import list_scored_widths
 
 DEPTH = 10
 MILLION = 1e6
@@ -53,14 +54,6 @@ class Route:
     name: str
     widths: tuple[int, ...]
     pools: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raise ValueError unless widths rise, pools do not rise, and there is one pool fewer than widths."""
-        rising, falling = list(self.widths), list(self.pools)
-        if not rising or rising != sorted(set(rising)) or falling != sorted(falling, reverse=True):
-            raise ValueError(f"route {self.name!r}: widths {rising} must rise, pools {falling} must not")
-        if len(falling) != len(rising) - 1 or min(falling, default=1) < 1:
-            raise ValueError(f"route {self.name!r}: {len(rising)} widths take {len(rising) - 1} pools, not {falling}")
 
     def num_multiplications(self, num_documents: int, k: int = 1) -> int:
         """Return the number of multiplications per query for `k` hits in a corpus of `num_documents`."""
@@ -85,52 +78,45 @@ def list_routes(widths: tuple[int, ...]) -> list[Route]:
     return [*routes, Route("funnel", steps, pools)] if pools else routes
 
 
-@dataclass(frozen=True)
-class DocumentPrefixes:
-    """The documents of a collection at every width. Each width is computed once."""
+Prefixes = Mapping[int, np.ndarray]
+"""The documents of a collection at every width, normalised again, float32 (N, width)."""
 
-    documents_NW: np.ndarray
-    _cut: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def at(self, width: int) -> np.ndarray:
-        """Return the prefixes of the documents, normalised again, float32 (N, width)."""
-        if width not in self._cut:
-            self._cut[width] = np.ascontiguousarray(take_prefix(self.documents_NW, width))
-        return self._cut[width]
+def search(
+    index: Any, queries_QW: np.ndarray, prefixes: Prefixes, route: Route, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of the k best documents per query, best first, int64 (Q, k), and their cosines.
 
-    def search(self, index: Any, queries_QW: np.ndarray, route: Route, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices of the k best documents per query, best first, int64 (Q, k), and their cosines.
-
-        `index` is the FAISS index of the documents at the first width of the route.
-        """
-        # A collection that removes self-hits searches for one more than the last pool of the funnel.
-        pool_sizes = [min(max(pool, k), len(self.documents_NW)) for pool in (*route.pools, k)]
-        queries_QM = np.ascontiguousarray(take_prefix(queries_QW, route.widths[0]))
-        scores_QC, rows_QC = index.search(queries_QM, pool_sizes[0])
-        for width, pool in zip(route.widths[1:], pool_sizes[1:], strict=True):
-            # The sort below is stable, so index order gives ties to the smaller index.
-            rows_QC = np.sort(rows_QC, axis=1)
-            # Each query has its own candidates, so this is not a plain matrix product.
-            scores_QC = np.einsum("qm,qcm->qc", take_prefix(queries_QW, width), self.at(width)[rows_QC])
-            order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
-            rows_QC = np.take_along_axis(rows_QC, order_QC, axis=1)
-            scores_QC = np.take_along_axis(scores_QC, order_QC, axis=1)
-        return rows_QC, scores_QC
+    `index` is the FAISS index of the documents at the first width of the route.
+    """
+    # A collection that removes self-hits searches for one more than the last pool of the funnel.
+    pool_sizes = [min(max(pool, k), index.ntotal) for pool in (*route.pools, k)]
+    scores_QC, rows_QC = index.search(np.ascontiguousarray(take_prefix(queries_QW, route.widths[0])), pool_sizes[0])
+    for width, pool in zip(route.widths[1:], pool_sizes[1:], strict=True):
+        # The sort below is stable, so index order gives ties to the smaller index.
+        rows_QC = np.sort(rows_QC, axis=1)
+        # Each query has its own candidates, so this is not a plain matrix product.
+        scores_QC = np.einsum("qm,qcm->qc", take_prefix(queries_QW, width), prefixes[width][rows_QC])
+        order_QC = np.argsort(-scores_QC, axis=1, kind="stable")[:, :pool]
+        rows_QC = np.take_along_axis(rows_QC, order_QC, axis=1)
+        scores_QC = np.take_along_axis(scores_QC, order_QC, axis=1)
+    return rows_QC, scores_QC
 
 
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+ROUTE/NAME/ndcg_at_10`, `…/mflops` and `…/queries_per_second` per route and dataset."""
     run, suite = inputs.run, inputs.suite
     collections = read_collections(suite)
-    routes = list_routes(nested_widths(run) or list_standard_widths(run.hidden_size))
+    widths = list_scored_widths(run)
+    routes = list_routes(widths)
     metrics: dict[str, float] = {}
     values: dict[str, list[np.ndarray]] = {route.name: [] for route in routes}
     for dataset in suite.datasets:
         collection = collections[dataset.name]
         queries_QW, documents_NW = collection.embed(model)
-        documents = DocumentPrefixes(documents_NW)
+        prefixes = {width: np.ascontiguousarray(take_prefix(documents_NW, width)) for width in widths}
         for route in routes:
-            scores, seconds = search_route(collection, queries_QW, documents, route)
+            scores, seconds = search_route(collection, queries_QW, prefixes, route)
             values[route.name].append(scores)
             path = f"{suite.name}+{route.name}/{dataset.name}"
             metrics[f"{path}/{HEADLINE}"] = float(scores.mean())
@@ -151,17 +137,17 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
 
 
 def search_route(
-    collection: Collection, queries_QW: np.ndarray, documents: DocumentPrefixes, route: Route
+    collection: Collection, queries_QW: np.ndarray, prefixes: Prefixes, route: Route
 ) -> tuple[np.ndarray, float]:
     """Return the NDCG@10 of every judged query along a route, float32 (Q,), and the seconds of the search."""
     import faiss
 
-    retrieval, k = collection.retrieval, min(DEPTH + collection.num_extra_hits, len(documents.documents_NW))
-    index = faiss.IndexFlatIP(route.widths[0])
-    # Building the index and the first prefix is not timed.
-    index.add(documents.at(route.widths[0]))
+    retrieval, index = collection.retrieval, faiss.IndexFlatIP(route.widths[0])
+    # Building the index is not timed.
+    index.add(prefixes[route.widths[0]])
+    k = min(DEPTH + collection.num_extra_hits, index.ntotal)
     started = time.perf_counter()
-    rows_QC, scores_QC = documents.search(index, queries_QW, route, k)
+    rows_QC, scores_QC = search(index, queries_QW, prefixes, route, k)
     seconds = time.perf_counter() - started
     hits = {
         query: {retrieval.document_ids[row]: float(value) for row, value in zip(rows, scores, strict=True)}

@@ -39,7 +39,7 @@ from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.prefixes import find_nearest, take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import Run, list_standard_widths, nested_widths
+from repro.spec import Run, list_scored_widths
 
 # ---- cascade
 
@@ -109,7 +109,7 @@ def measure_cascade(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     documents = [collection.embed_documents(model) for collection in classes]
     queries_QW = np.concatenate([model.encode(collection.retrieval.queries, "query") for collection in classes])
     classes_Q = np.repeat(np.arange(len(classes)), [len(collection.retrieval.queries) for collection in classes])
-    widths = nested_widths(run) or list_standard_widths(run.hidden_size)
+    widths = list_scored_widths(run)
     answers = [classify_texts(queries_QW, compute_class_means(documents, width), run.temperature) for width in widths]
     is_right_MQ = np.stack([chosen_Q == classes_Q for chosen_Q, _ in answers])
     metrics, arrays = compute_scores(
@@ -166,12 +166,14 @@ def measure_probe(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     other_TW = np.concatenate([vectors_NW[OTHERS] for vectors_NW in vectors])
     train_N = np.repeat(classes, [len(vectors_NW[TRAINING]) for vectors_NW in vectors])
     true_T = np.repeat(classes, [len(vectors_NW[OTHERS]) for vectors_NW in vectors])
-    widths = nested_widths(run) or list_standard_widths(run.hidden_size)
+    widths = list_scored_widths(run)
     predictions_LT, certainty_LT = classify_by_heads(train_NW, train_N, other_TW, widths)
+    tied_head = fit_tied_head(train_NW, train_N, widths)
     predictions: dict[str, Sequence[np.ndarray]] = {
         "linear": list(predictions_LT),
-        "tied": _classify_by_tied_head(train_NW, train_N, other_TW, widths),
-        "nearest": [find_nearest_class(train_NW, train_N, other_TW, width) for width in widths],
+        "tied": [compute_logits(tied_head, other_TW, width).argmax(axis=1) for width in widths],
+        # the class of the most similar training document; ties go to the first
+        "nearest": [train_N[find_nearest(other_TW, train_NW, width)] for width in widths],
     }
     metrics, arrays = compute_scores(suite.name, widths, predictions_LT == true_T, certainty_LT, alone="linear")
     families_C = np.array([dataset.family for dataset in suite.datasets])
@@ -190,36 +192,25 @@ def classify_by_heads(
     train_NW: np.ndarray, train_N: np.ndarray, other_TW: np.ndarray, widths: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the class of each text by a head of each width, int64 (L, T), and its probability in (0, 1], (L, T)."""
-    predicted, certainty = [], []
-    for width in widths:
-        head = fit_tied_head(train_NW, train_N, (width,))
-        classes_T, certainty_T = choose_class(head.compute_logits(other_TW, width))
-        predicted.append(classes_T)
-        certainty.append(certainty_T)
+    heads = ((fit_tied_head(train_NW, train_N, (width,)), width) for width in widths)
+    predicted, certainty = zip(
+        *(choose_class(compute_logits(head, other_TW, width)) for head, width in heads), strict=True
+    )
     return np.stack(predicted), np.stack(certainty)
 
 
-def _classify_by_tied_head(
-    train_NW: np.ndarray, train_N: np.ndarray, other_TW: np.ndarray, widths: Sequence[int]
-) -> list[np.ndarray]:
-    head = fit_tied_head(train_NW, train_N, widths)
-    return [head.compute_logits(other_TW, width).argmax(axis=1) for width in widths]
+Head = tuple[np.ndarray, np.ndarray]
+"""Weights (W, C) and bias (C,) of a softmax head. The first M rows are the head of M dimensions, as in MRL-E."""
 
 
-class TiedHead:
-    """A softmax head whose first M rows are the head of M dimensions. The bias is shared, as in MRL-E."""
-
-    def __init__(self, weights_WC: np.ndarray, bias_C: np.ndarray) -> None:
-        """Take the weights and the bias."""
-        self.weights_WC, self.bias_C = weights_WC, bias_C
-
-    def compute_logits(self, vectors_TW: np.ndarray, width: int) -> np.ndarray:
-        """Return the logits of the prefixes of one width, float64 (T, C)."""
-        logits_TC: np.ndarray = take_prefix(vectors_TW, width) @ self.weights_WC[:width] + self.bias_C
-        return logits_TC
+def compute_logits(head: Head, vectors_TW: np.ndarray, width: int) -> np.ndarray:
+    """Return the logits of the prefixes of one width, float64 (T, C)."""
+    weights_WC, bias_C = head
+    logits_TC: np.ndarray = take_prefix(vectors_TW, width) @ weights_WC[:width] + bias_C
+    return logits_TC
 
 
-def fit_tied_head(train_NW: np.ndarray, train_N: np.ndarray, widths: Sequence[int]) -> TiedHead:
+def fit_tied_head(train_NW: np.ndarray, train_N: np.ndarray, widths: Sequence[int]) -> Head:
     """Return the head that minimises the sum over widths of the mean cross-entropy, with an L2 penalty on the weights.
 
     With one width this is the objective of scikit-learn's LogisticRegression. The optimiser is L-BFGS.
@@ -252,10 +243,4 @@ def fit_tied_head(train_NW: np.ndarray, train_N: np.ndarray, widths: Sequence[in
     start = np.zeros(full_width * num_classes + num_classes)
     options = {"maxiter": MAX_ITERATIONS, "gtol": 1e-6}
     solution = minimize(compute_loss, start, jac=True, method="L-BFGS-B", options=options).x
-    return TiedHead(solution[:-num_classes].reshape(full_width, num_classes), solution[-num_classes:])
-
-
-def find_nearest_class(train_NW: np.ndarray, train_N: np.ndarray, other_TW: np.ndarray, width: int) -> np.ndarray:
-    """Return the class of the most similar training text of each text by its prefix, int64 (T,). Ties go to the first."""
-    nearest_T: np.ndarray = train_N[find_nearest(other_TW, train_NW, width)]
-    return nearest_T
+    return solution[:-num_classes].reshape(full_width, num_classes), solution[-num_classes:]

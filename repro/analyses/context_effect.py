@@ -55,79 +55,44 @@ if TYPE_CHECKING:
     from repro.model.contextual import ContextualModel
 
 PREFIX = "context_effect"
-OTHERS = tuple(kind for kind in CONTEXTS if kind != OWN)
 NUM_MOVED, NUM_WATCHED = 8, 4
 
 
-@dataclass(frozen=True)
-class ScoredModel:
-    """A scored contextual model: its encoder, its evaluation, and the searched collections."""
+def measure_context_effect(
+    inputs: Inputs,
+    encoder: Encoder,
+    evaluation: Evaluation,
+    collections: Mapping[str, Collection],
+    pool: Retrieval | None = None,
+) -> dict[str, float]:
+    """Return the metrics of a scored contextual model. Empty if the own context was not scored.
 
-    inputs: Inputs
-    encoder: Encoder
-    evaluation: Evaluation
-    collections: Mapping[str, Collection]
-    pool: Retrieval | None = None  # source of the context "random", if it was scored
-
-    @property
-    def count(self) -> int:
-        """Number of context documents."""
-        return count_test_contexts(self.inputs.run)
-
-    @property
-    def seed(self) -> int:
-        """Seed of the context documents."""
-        return self.inputs.run.context_seed
-
-    @property
-    def datasets(self) -> Sequence[Mapping[str, Any]]:
-        """The description of each collection in the record."""
-        rows: Sequence[Mapping[str, Any]] = self.evaluation.provenance["datasets"]
-        return rows
-
-    def get_scores(self, kind: str) -> np.ndarray | None:
-        """Return the NDCG@10 of every query under a context, (Q,), or None if it was not scored."""
-        return self.evaluation.per_query.get(get_path_name(self.inputs.suite.name, kind))
-
-    def get_wrong_corpus(self, dataset: str) -> Retrieval | None:
-        """Return the corpus of the wrong context of a collection, or None if that context was not scored."""
-        if self.get_scores("wrong") is None:
-            return None
-        return self.collections[wrong_corpora(self.inputs.suite.datasets)[dataset]].retrieval
-
-
-def measure_context_effect(scored: ScoredModel) -> dict[str, float]:
-    """Return the metrics of a scored model. Empty if the own context was not scored."""
-    own_Q = scored.get_scores("own")
+    `pool` is the source of the context "random", if it was scored.
+    """
+    run, suite, rows = inputs.run, inputs.suite, evaluation.provenance["datasets"]
+    paths = {kind: get_path_name(suite.name, kind) for kind in CONTEXTS}
+    scores = {kind: evaluation.per_query[path] for kind, path in paths.items() if path in evaluation.per_query}
+    own_Q = scores.pop(OWN, None)
     if own_Q is None:
         return {}
     metrics: dict[str, float] = {}
-    for kind in OTHERS:
-        other_Q = scored.get_scores(kind)
-        if other_Q is None:
-            continue
-        gaps = paired_gaps(own_Q, other_Q, scored.datasets)
+    for kind, other_Q in scores.items():
+        gaps = paired_gaps(own_Q, other_Q, rows)
         for group, gap in gaps.items():
             metrics |= gap.as_metrics(f"own_minus_{kind}/{group}")
-        if kind == "wrong" and reports_headroom(scored.inputs.run):
-            word_scores = read_word_scores(scored.inputs.graph.headroom.build())
-            # a large suite has no headroom
+        if kind == "wrong" and reports_headroom(run):
+            word_scores = read_word_scores(inputs.graph.headroom.build())
+            # A large suite has no headroom. Single collections have too few queries.
             if word_scores is not None:
-                metrics |= compute_headroom_metrics(gaps, word_scores, scored.datasets)
-    probe = ContextProbe([kind for kind in OTHERS if scored.get_scores(kind) is not None], scored.count, scored.seed)
-    for dataset in scored.inputs.suite.datasets:
-        sources = {"wrong": scored.get_wrong_corpus(dataset.name), "random": scored.pool}
-        probe.add(scored.encoder, scored.collections[dataset.name], sources)
-    return {f"{PREFIX}/{path}": value for path, value in (metrics | probe.compute_metrics(scored.datasets)).items()}
-
-
-def compute_headroom_metrics(
-    gains: Mapping[str, Gap], word_scores: tuple[np.ndarray, np.ndarray], datasets: Sequence[Mapping[str, Any]]
-) -> dict[str, float]:
-    """Return headroom metrics for families and the suite. Single collections have too few queries."""
-    names = {row["name"] for row in datasets}
-    headroom = {group: gap for group, gap in paired_gaps(*word_scores, datasets).items() if group not in names}
-    return compute_headroom_shares(gains, headroom)
+                groups = paired_gaps(*word_scores, rows).items()
+                headroom = {group: gap for group, gap in groups if group not in collections}
+                metrics |= compute_headroom_shares(gaps, headroom)
+    others = wrong_corpora(suite.datasets) if "wrong" in scores else {}
+    probe = ContextProbe(list(scores), count_test_contexts(run), run.context_seed)
+    for name, collection in collections.items():
+        sources = {"wrong": collections[others[name]].retrieval if others else None, "random": pool}
+        probe.add(encoder, collection, sources)
+    return {f"{PREFIX}/{path}": value for path, value in (metrics | probe.compute_metrics(rows)).items()}
 
 
 def compute_headroom_shares(gains: Mapping[str, Gap], headroom: Mapping[str, Gap]) -> dict[str, float]:
@@ -238,17 +203,11 @@ def unwrap_contextual_model(encoder: Encoder) -> ContextualModel | None:
 
 
 def compute_cosine_distance(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
-    """Return 1 − cosine of paired vectors, as a mean over pairs."""
-    return float(np.mean(compute_cosine_distances(first_ND, second_ND)))
+    """Return 1 − cosine of paired vectors, as a mean over pairs. Equal vectors give exactly 0.
 
-
-def compute_cosine_distances(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
-    """Return 1 − cosine of paired vectors, float64 (N,). Equal vectors give exactly 0.
-
-    It is half the squared distance of the unit vectors, which is precise for nearly equal ones. A single first vector
-    is compared with all second vectors.
+    It is half the squared distance of the unit vectors, which is precise for nearly equal ones.
     """
-    return 0.5 * ((_normalize(first_ND) - _normalize(second_ND)) ** 2).sum(axis=1)
+    return float(np.mean(0.5 * ((_normalize(first_ND) - _normalize(second_ND)) ** 2).sum(axis=1)))
 
 
 def _normalize(vectors_ND: np.ndarray) -> np.ndarray:

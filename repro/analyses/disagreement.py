@@ -24,7 +24,7 @@ from repro.evaluate.collections import Collection, describe_datasets, read_colle
 from repro.evaluate.prefixes import find_nearest
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import list_standard_widths, nested_widths
+from repro.spec import list_scored_widths
 
 OUTCOMES = ("relevant", "collection", "family", "elsewhere")
 
@@ -45,7 +45,7 @@ def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         width: classify_hits(
             find_nearest(queries_QW, documents_NW, width, own_rows_Q), relevant, owner_N, owner_Q, families_C
         )
-        for width in nested_widths(run) or list_standard_widths(run.hidden_size)
+        for width in list_scored_widths(run)
     }
     is_right = {width: outcomes_Q == OUTCOMES.index("relevant") for width, outcomes_Q in outcomes.items()}
     metrics: dict[str, float] = {}

@@ -20,8 +20,7 @@ Shapes: Q queries, D documents, V words of the vocabulary, W words of the querie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,6 @@ from repro.data.beir import Retrieval
 from repro.data.tokens import Tokens
 from repro.evaluate.adaptation import normalize
 from repro.evaluate.collections import (
-    Collection,
     describe_datasets,
     read_collections,
     score_headline,
@@ -62,12 +60,6 @@ TEXTS_IN_BATCH = 256
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` per system and weights, with its value for every query."""
-    systems: Mapping[str, System] = {
-        "overlap": make_sequential_system(build_word_overlap),
-        "words": make_sequential_system(WordVectors()),
-    }
-    if model is not None:
-        systems = {"repooled": Repooled(model, folder)}
     suite, collections = inputs.suite, read_collections(inputs.suite)
     if not have_wrong_corpora(suite.datasets):
         raise ValueError(
@@ -80,9 +72,11 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     values_by_path: dict[str, list[np.ndarray]] = {}
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
-        scores = _compute_scores_under_weights(systems, own, wrong, prior_V, inputs.run.context_seed)
-        for name, values_Q in scores.items():
-            values_by_path.setdefault(f"{suite.name}+{name}", []).append(values_Q)
+        weights = compute_corpus_weights(own.retrieval, wrong, prior_V, inputs.run.context_seed)
+        repool = None if model is None else Repooled(model, folder)
+        for name, vectors in _iter_vectors(own.retrieval, weights, repool):
+            scores_Q = score_headline(search_collection(own, *vectors, DEPTH), own)
+            values_by_path.setdefault(f"{suite.name}+{name}", []).append(scores_Q)
     rows = describe_datasets(suite, collections)
     metrics, arrays = summarise_scores(values_by_path, rows)
     provenance = {
@@ -110,55 +104,35 @@ def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray
 
 Weights = Mapping[str, np.ndarray]
 """Word weights, float32 (V,), by name."""
-System = Callable[[Retrieval, Weights], Iterable[tuple[str, Vectors]]]
-"""Maps a collection and word weights to its vectors under each of them."""
 
 
-def make_sequential_system(make_vectors: Callable[[Retrieval], Callable[[np.ndarray], Vectors]]) -> System:
-    """Return the system that computes its vectors for one weighting after another, never two at a time."""
-
-    def system(retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
-        vectors = make_vectors(retrieval)
-        return ((name, vectors(weights_V)) for name, weights_V in weights.items())
-
-    return system
-
-
-def _compute_scores_under_weights(
-    systems: Mapping[str, System], own: Collection, wrong: Retrieval, prior_V: np.ndarray, seed: int
-) -> dict[str, np.ndarray]:
-    """Return the NDCG@10 of each query of a collection, float32 (Q,), by system and weights: `words-own64`."""
-    weights = compute_corpus_weights(own.retrieval, wrong, prior_V, seed)
-    return {
-        f"{name}-{kind}": score_headline(search_collection(own, *vectors, DEPTH), own)
-        for name, system in systems.items()
-        for kind, vectors in system(own.retrieval, weights)
-    }
+def _iter_vectors(retrieval: Retrieval, weights: Weights, repool: Repooled | None) -> Iterator[tuple[str, Vectors]]:
+    """Yield the vectors of a collection by system and weights: `words-own64`. No two of them are held at a time."""
+    if repool is not None:
+        yield from ((f"repooled-{kind}", vectors) for kind, vectors in repool(retrieval, weights))
+        return
+    for system, build in (("overlap", build_word_overlap), ("words", build_word_vectors)):
+        compute_vectors = build(retrieval)
+        yield from ((f"{system}-{kind}", compute_vectors(weights_V)) for kind, weights_V in weights.items())
 
 
-class WordVectors:
-    """The weighted mean of MiniLM's centred word vectors: no word order, no training."""
+def build_word_vectors(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
+    """Return a function from weights to vectors of a collection: weighted means of MiniLM's word vectors."""
+    from safetensors.numpy import load_file
 
-    @cached_property
-    def _vectors(self) -> np.ndarray:
-        """Centred word vectors, float32 (V, 384)."""
-        from safetensors.numpy import load_file
+    from repro.data.tokens import get_minilm_folder
 
-        from repro.data.tokens import get_minilm_folder
+    vectors_VE = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+    # Without centring, the mean of all word vectors would make all texts similar.
+    vectors_VE = (vectors_VE - vectors_VE.mean(axis=0)).astype(np.float32)
+    sides = (tokenize_words(retrieval.queries), tokenize_words(retrieval.documents))
 
-        vectors_VE = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
-        # Without centring, the mean of all word vectors would make all texts similar.
-        return (vectors_VE - vectors_VE.mean(axis=0)).astype(np.float32)
-
-    def __call__(self, retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
-        """Return the vectors of a collection as a function of the weights."""
-        sides = (tokenize_words(retrieval.queries), tokenize_words(retrieval.documents))
-        return lambda weights_V: (self._embed_texts(sides[0], weights_V), self._embed_texts(sides[1], weights_V))
-
-    def _embed_texts(self, tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
+    def embed_texts(tokens: Tokens, weights_V: np.ndarray) -> np.ndarray:
         shape = (len(tokens), len(weights_V))
         weighted_NV = csr_array((weights_V[tokens.ids], tokens.ids, tokens.offsets), shape=shape)
-        return normalize(np.asarray(weighted_NV @ self._vectors))
+        return normalize(np.asarray(weighted_NV @ vectors_VE))
+
+    return lambda weights_V: (embed_texts(sides[0], weights_V), embed_texts(sides[1], weights_V))
 
 
 class Repooled:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,18 +32,8 @@ if TYPE_CHECKING:
     from repro.model.contextual import Model
 
 
-class TaskContext(NamedTuple):
-    """A context for mteb tasks."""
-
-    asked_as: str  # name in the run's `test_contexts`
-    context: str  # name in MtebModel
-
-
-CONTEXTS = {
-    "own": TaskContext("own", "own"),
-    "random": TaskContext("wrong", "fixed"),
-    "null": TaskContext("null", "null"),
-}
+CONTEXTS = {"own": ("own", "own"), "random": ("wrong", "fixed"), "null": ("null", "null")}
+"""Each context with its name in the run's `test_contexts` and in `MtebModel`."""
 BENCHMARK = "MTEB(eng, v1)"
 MAIN_SCORES = {"Retrieval": "ndcg_at_10"}
 """The main score in mteb of categories with a suite of their own."""

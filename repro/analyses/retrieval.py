@@ -20,7 +20,7 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.analyses.caching import open_cache
-from repro.analyses.context_effect import ScoredModel, measure_context_effect
+from repro.analyses.context_effect import measure_context_effect
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import have_wrong_corpora
@@ -48,9 +48,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     if inputs.run.architecture != "contextual":
         return Measured(evaluation.metrics, evaluation.per_query, evaluation.provenance)
     pool = draw_training_pool(inputs) if "random" in inputs.run.test_contexts.split("+") else None
-    scored = ScoredModel(inputs, wrap_contextual_encoder(inputs.run, model), evaluation, collections, pool)
-    metrics = evaluation.metrics | measure_context_effect(scored)
-    return Measured(metrics, evaluation.per_query, evaluation.provenance)
+    encoder = wrap_contextual_encoder(inputs.run, model)
+    effect = measure_context_effect(inputs, encoder, evaluation, collections, pool)
+    return Measured(evaluation.metrics | effect, evaluation.per_query, evaluation.provenance)
 
 
 def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: Mapping[str, Collection]) -> Evaluation:

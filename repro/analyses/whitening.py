@@ -25,8 +25,9 @@ Shapes: Q queries, D documents, H dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,25 +97,17 @@ Pair = tuple[np.ndarray, np.ndarray]
 """Vectors of queries and of documents."""
 
 
-@dataclass(frozen=True)
-class Embedder:
-    """A model as it is scored. A contextual model embeds each corpus under documents of that corpus."""
-
-    encoder: Encoder
-    num_contexts: int  # 0 if the encoder has no context
-    seed: int
-
-    def embed(self, collection: Collection) -> Vectors:
-        """Return the vectors of a collection."""
-        retrieval = collection.retrieval
-        if self.num_contexts:
-            context = draw_context("own", retrieval, num_contexts=self.num_contexts, seed=self.seed)
-            self.encoder.set_context(context.texts, self.seed, collection.document_role)
-        documents = collection.embed_documents(self.encoder)
-        # Training text has no queries.
-        queries_QH = self.encoder.encode(retrieval.queries, "query") if retrieval.queries else documents[:0]
-        order_D = make_rng(self.seed, "adaptation", retrieval.name).permutation(len(documents))
-        return Vectors(queries_QH, documents, order_D)
+def embed(encoder: Encoder, num_contexts: int, seed: int, collection: Collection) -> Vectors:
+    """Return the vectors of a collection, with documents of its own as context unless `num_contexts` is 0."""
+    retrieval = collection.retrieval
+    if num_contexts:
+        context = draw_context("own", retrieval, num_contexts=num_contexts, seed=seed)
+        encoder.set_context(context.texts, seed, collection.document_role)
+    documents = collection.embed_documents(encoder)
+    # Training text has no queries.
+    queries_QH = encoder.encode(retrieval.queries, "query") if retrieval.queries else documents[:0]
+    order_D = make_rng(seed, "adaptation", retrieval.name).permutation(len(documents))
+    return Vectors(queries_QH, documents, order_D)
 
 
 @dataclass(frozen=True)
@@ -142,12 +135,13 @@ class Corpora:
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return NDCG@10 of each view per dataset, family and mean, with the values of every query."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
-    embedder = make_embedder(inputs, model)
-    own = {name: embedder.embed(collection) for name, collection in collections.items()}
+    num_contexts = count_test_contexts(run) if run.architecture == "contextual" else 0
+    embed_corpus = partial(embed, choose_encoder(inputs, model), num_contexts, run.context_seed)
+    own = {name: embed_corpus(collection) for name, collection in collections.items()}
     sizes = [len(embedded.documents_DH) for embedded in own.values()]
-    parameters, validation = choose_parameters(inputs, embedder)
+    parameters, validation = choose_parameters(inputs, embed_corpus)
     others = wrong_corpora(suite.datasets) if have_wrong_corpora(suite.datasets) else {}
-    corpora = Corpora(own, others, embedder.embed(format_training_text(inputs, max(sizes))))
+    corpora = Corpora(own, others, embed_corpus(format_training_text(inputs, max(sizes))))
     values_by_path: dict[str, list[np.ndarray]] = {}
     for name, collection in collections.items():
         for view, vectors in apply_all_adaptations(corpora, name, parameters):
@@ -164,13 +158,6 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     counts = {"num_training_documents": len(corpora.training.documents_DH), "context_seed": run.context_seed}
     chosen = {"parameters": parameters, "validation": validation}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": rows, **counts, **chosen})
-
-
-def make_embedder(inputs: Inputs, model: Encoder | None) -> Embedder:
-    """Return the run's model as it is scored, or its surrogate if nothing is trained."""
-    run = inputs.run
-    num_contexts = count_test_contexts(run) if run.architecture == "contextual" else 0
-    return Embedder(choose_encoder(inputs, model), num_contexts, run.context_seed)
 
 
 def format_training_text(inputs: Inputs, count: int) -> Collection:
@@ -212,7 +199,9 @@ def adapt(method: str, parameter: float, vectors: Vectors, moments: Moments) -> 
     return transform(queries_QH), transform(documents_DH)
 
 
-def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+def choose_parameters(
+    inputs: Inputs, embed_corpus: Callable[[Collection], Vectors]
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return the parameter of each method, and the mean validation NDCG@10 of each candidate.
 
     A suite without a validation suite uses `DEFAULT_SHRINKAGE` and `DEFAULTS`.
@@ -224,7 +213,7 @@ def choose_parameters(inputs: Inputs, embedder: Embedder) -> tuple[dict[str, flo
     grids: dict[str, Sequence[float]] = {**dict.fromkeys(counts, SHRINKAGES), **BASELINES}
     scores: dict[str, dict[float, list[float]]] = {}
     for collection in read_collections(suite).values():
-        vectors = embedder.embed(collection)
+        vectors = embed_corpus(collection)
         for method, candidates in grids.items():
             moments = Moments.of(vectors.draw(counts.get(method)))
             for value in candidates:

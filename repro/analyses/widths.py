@@ -23,7 +23,7 @@ from repro.analyses.retrieval import choose_encoder, make_setting
 from repro.evaluate.suites import Encoder, EvaluationOutputs, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.seeds import make_rng
-from repro.spec import list_standard_widths, nested_widths
+from repro.spec import list_scored_widths
 
 NUM_SVD_DOCUMENTS = 4096
 
@@ -31,7 +31,7 @@ NUM_SVD_DOCUMENTS = 4096
 def measure(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}/…` and `{suite}+width16/…`, and for a model trained without widths also `{suite}+svd16/…`."""
     run = inputs.run
-    widths = nested_widths(run) or list_standard_widths(run.hidden_size)
+    widths = list_scored_widths(run)
     setting, key = make_setting(inputs, widths=widths), {}
     if run.nested_sizes is None and run.architecture == "biencoder":
         directions_WW = compute_principal_directions(_compute_training_vectors(inputs, model))

@@ -33,6 +33,7 @@ from repro.spec.run import (
     get_training_values,
     grid,
     is_blind,
+    list_scored_widths,
     needs_surrogate,
     nested_widths,
     run_from_fields,

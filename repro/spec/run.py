@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from repro.spec.measures import MEASURES, NUM_SCORED_PARTS, TRAINED
 from repro.spec.scales import get_scale, values_at
 from repro.spec.start import resolve_encoders
-from repro.spec.validation import check_warmup, validate_value, widths_in
+from repro.spec.validation import check_warmup, list_standard_widths, validate_value, widths_in
 from repro.text import format_suggestion, shorten
 
 Implementation = TypeVar("Implementation")
@@ -274,6 +274,11 @@ def depends_on_seed(run: Run) -> bool:
 def nested_widths(run: Run) -> tuple[int, ...]:
     """Return the prefix widths in the loss of a run. Empty if the loss uses whole vectors only."""
     return () if run.nested_sizes is None else widths_in(run.nested_sizes, run.hidden_size, "nested_sizes")
+
+
+def list_scored_widths(run: Run) -> tuple[int, ...]:
+    """Return the widths at which vectors are compared: those of the loss, or the standard ones of whole vectors."""
+    return nested_widths(run) or list_standard_widths(run.hidden_size)
 
 
 @cache

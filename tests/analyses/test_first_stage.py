@@ -83,12 +83,6 @@ def test_equal_runs_share_a_first_stage() -> None:
     assert Inputs(replace(RERANKED, rerank_depth=6)).graph.candidates.path != Inputs(RERANKED).graph.candidates.path
 
 
-def test_full_search_has_no_first_stage() -> None:
-    record = execute(base("smoke", architecture="surrogate"), progress=ignore)
-    assert record.provenance["suite"]["protocol"] == "full search"
-    assert "first_stage" not in record.provenance["suite"]
-
-
 def test_crossed_contexts_are_reranked_too(tmp_path: Path) -> None:
     """With one candidate per query, the score is that of the first stage under every context."""
     run = base("smoke", architecture="contextual", measure="cross", protocol="rerank", rerank_depth=1)

@@ -1,22 +1,17 @@
 """Words weighted by IDF: the vectors of each system equal a plain computation."""
 
-import math
-from collections import Counter
-
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
 
-from repro.analyses.headroom import Repooled, WordVectors, compute_corpus_weights
+from repro.analyses.headroom import Repooled, build_word_vectors, compute_corpus_weights
 from repro.data.beir import Retrieval
 from repro.data.tokens import get_minilm_folder, load_tokenizer
 from repro.evaluate.headroom import compute_training_prior
-from repro.evaluate.lexical import K1, PRIOR, B, DocumentFrequencies, build_word_overlap
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.texts import make_texts
-from repro.report.scores import list_variants
 from tests.analyses.by_hand import HandMadePairs
 
 DOCUMENTS = ("restart the server now", "stop the server", "the the list of servers", "delete a bucket")
@@ -32,23 +27,10 @@ def list_word_ids(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False).ids
 
 
-def test_word_overlap_matches_bm25_formula() -> None:
-    queries_QW, documents_DW = (side.toarray() for side in build_word_overlap(RETRIEVAL)(WEIGHT))
-    lengths = [len(list_word_ids(text)) for text in DOCUMENTS]
-    for q, query in enumerate(QUERIES):
-        for d, document in enumerate(DOCUMENTS):
-            counts, expected = Counter(list_word_ids(document)), 0.0
-            for word in list_word_ids(query):
-                count = counts[word]
-                norm = K1 * (1 - B + B * lengths[d] / np.mean(lengths))
-                expected += float(WEIGHT[word]) * count / (count + norm)
-            assert float(queries_QW[q] @ documents_DW[d]) == pytest.approx(expected, rel=1e-5)
-
-
 def test_word_vectors_are_weighted_means() -> None:
     table = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
     table = table - table.mean(axis=0)
-    _, documents_DH = WordVectors()(RETRIEVAL)(WEIGHT)
+    _, documents_DH = build_word_vectors(RETRIEVAL)(WEIGHT)
     for document_H, text in zip(documents_DH, DOCUMENTS, strict=True):
         expected_H = sum(WEIGHT[word] * table[word] for word in list_word_ids(text))
         np.testing.assert_allclose(document_H, expected_H / np.linalg.norm(expected_H), atol=1e-5)
@@ -69,13 +51,6 @@ def test_repooling_weights_token_states() -> None:
         np.testing.assert_allclose(document_H, expected_H / expected_H.norm(), atol=1e-5)
 
 
-def test_prior_counts_as_extra_documents() -> None:
-    prior_V = np.full(NUM_WORDS, 0.25)
-    (server,) = list_word_ids("server")
-    idf_V = DocumentFrequencies.count(DOCUMENTS).idf(prior_V)
-    assert idf_V[server] == pytest.approx(-math.log((2 + PRIOR * 0.25) / (4 + PRIOR)), rel=1e-6)
-
-
 def test_weights_come_from_named_corpora() -> None:
     other = Retrieval("other", ("x",), ("restart restart",), ("1",), ("q",), {"1": {"x": 1}})
     weights = compute_corpus_weights(RETRIEVAL, other, np.full(NUM_WORDS, 0.01), seed=0)
@@ -85,12 +60,6 @@ def test_weights_come_from_named_corpora() -> None:
     assert weights["training"][server] == weights["training"][restart]
     assert weights["own"][server] < weights["own"][restart] and weights["wrong"][restart] < weights["wrong"][server]
     np.testing.assert_array_equal(weights["own16"], weights["own"])  # the corpus has fewer than 16 documents
-
-
-def test_contexts_are_listed_first() -> None:
-    views = ("", "+null", "+words-own", "+overlap-own")
-    metrics = {f"desk{view}/mean/ndcg_at_10": 0.5 for view in views}
-    assert [context for _, context in list_variants(metrics, "desk")] == ["own", "null", "overlap-own", "words-own"]
 
 
 def test_prior_is_of_training_documents(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Prefixes, SVD projections and whitening of vectors against brute force, under every context."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from repro.analyses.widths import compute_principal_directions, measure
 from repro.data.beir import Suite
 from repro.evaluate.adaptation import SHRINKAGES, Moments
 from repro.evaluate.collections import Collection
-from repro.evaluate.prefixes import list_rotated_views, list_views, parse_view, take_prefix
+from repro.evaluate.prefixes import list_views, parse_view, take_prefix
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.spec import Run, base
@@ -27,7 +26,6 @@ from tests.analyses.by_hand import (
 
 NUM_DOCUMENTS, RELEVANT = 40, tuple(range(0, 40, 3))
 TRAINING = [f"training text {row}" for row in range(100)]
-VIEWS = {"desk", "desk+width4", "desk+width16"}
 
 
 def write_suite(folder: Path, *names: str) -> Suite:
@@ -75,45 +73,9 @@ def test_contexts_stay_apart_across_widths(tmp_path: Path) -> None:
     assert len(evaluation.provenance["contexts"]) == 2 * 2, "a width is not another context"
 
 
-class Filled(RandomVectors):
-    """A model for four context documents that stores how many were set when it last encoded."""
-
-    def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        self.context_CE = np.ones((4, 1)) if texts else np.zeros((4, 1))
-
-    def tokenize(self, texts: Sequence[str], prompt: str) -> Sequence[str]:
-        return texts
-
-    def set_context_tokens(self, texts: Sequence[str]) -> None:
-        self.context_CE = np.ones((len(texts), 1))
-
-    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        self.num_filled = int(self.context_CE.sum())
-        return super().encode(texts, prompt)
-
-
-@pytest.mark.parametrize(("num_test_contexts", "num_filled"), [(None, 4), (2, 2)])
-def test_contexts_and_widths_are_those_of_run(num_test_contexts: int | None, num_filled: int, tmp_path: Path) -> None:
-    model, contexts = Filled(), {"test_contexts": "own+wrong", "num_test_contexts": num_test_contexts}
-    run = base("smoke", measure="widths", suite="desk", architecture="contextual", nested_sizes="4+16", **contexts)
-    measured = measure(write_inputs(tmp_path, run, "one"), model, tmp_path / "runs")
-    assert model.num_filled == num_filled
-    assert {path.split("/")[0] for path in measured.metrics} == VIEWS
-
-
 def test_views_are_read_as_written() -> None:
-    assert list_views(("own", "wrong"), (16, 8)) == [
-        *("own", "width8", "width16"),
-        *("wrong", "wrong-width8", "wrong-width16"),
-    ]
-    assert list_rotated_views((16, 8)) == ["svd8", "svd16"]
-    views = {
-        "own": ("own", None, False),
-        "width8": ("own", 8, False),
-        "wrong-width16": ("wrong", 16, False),
-        "null": ("null", None, False),
-        "svd16": ("own", 16, True),
-    }
+    assert list_views(("own", "wrong"), (8,)) == ["own", "width8", "wrong", "wrong-width8"]
+    views = {"own": ("own", None, False), "wrong-width16": ("wrong", 16, False), "svd16": ("own", 16, True)}
     assert {view: parse_view(view) for view in views} == views
 
 
@@ -218,7 +180,7 @@ def test_parameters_come_from_validation(tmp_path: Path) -> None:
 def test_draws_are_nested_and_seeded() -> None:
     """The 16 drawn documents are among the 64, and another seed draws others."""
     collection = Collection(make_numbered_collection("one", 100, ()), whitening.Quirks())
-    first, same, other = (whitening.Embedder(RandomVectors(), 0, seed).embed(collection) for seed in (0, 0, 1))
+    first, same, other = (whitening.embed(RandomVectors(), 0, seed, collection) for seed in (0, 0, 1))
     assert set(first.order_D[:16]) == set(same.order_D[:16]) != set(other.order_D[:16])
     few, more = ({row.tobytes() for row in first.draw(count)} for count in (16, 64))
     assert len(few) == 16 and few < more
@@ -227,5 +189,5 @@ def test_draws_are_nested_and_seeded() -> None:
 def test_contextual_models_embed_under_own_corpus() -> None:
     """Before a corpus is embedded, its context is drawn from it."""
     model, retrieval = RandomVectors(), make_numbered_collection("one", NUM_DOCUMENTS, (0,))
-    whitening.Embedder(model, 4, 0).embed(Collection(retrieval, whitening.Quirks()))
+    whitening.embed(model, 4, 0, Collection(retrieval, whitening.Quirks()))
     assert model.context in retrieval.documents
