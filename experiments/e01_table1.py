@@ -475,7 +475,6 @@ PRETRAINED = tuple(
 """Claims on seeds 1 to 5 of mini, stated before any of them was trained. Each is judged once."""
 
 EXPERIMENT = Experiment(
-    number=1,
     title="Two ways of adding context",
     runs=runs,
     artefacts=(TABLE, CONTEXT_TABLE),

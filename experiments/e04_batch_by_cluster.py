@@ -450,7 +450,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=4,
     title="Batch size, cluster size and the filter",
     runs=runs,
     artefacts=FIGURES,

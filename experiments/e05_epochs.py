@@ -107,4 +107,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=5, title="Supervised epochs", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)
+EXPERIMENT = Experiment(title="Supervised epochs", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

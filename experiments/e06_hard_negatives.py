@@ -167,4 +167,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=6, title="Hard negatives", runs=runs, artefacts=FIGURES, claims=CLAIMS)
+EXPERIMENT = Experiment(title="Hard negatives", runs=runs, artefacts=FIGURES, claims=CLAIMS)

@@ -73,4 +73,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=7, title="Packing", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)
+EXPERIMENT = Experiment(title="Packing", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

@@ -205,7 +205,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=8,
     title="Sizes of both stages and vectors of a context document",
     runs=runs,
     artefacts=(FIGURE_17, FIGURE_18, TABLE),

@@ -126,7 +126,6 @@ CLAIMS = tuple(
 )
 
 EXPERIMENT = Experiment(
-    number=10,
     title="Difficulty of batches by cluster and batch size",
     runs=runs,
     artefacts=(FIGURE, BY_SIZE),

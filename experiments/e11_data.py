@@ -120,4 +120,4 @@ TABLE_6 = Table(
 )
 
 
-EXPERIMENT = Experiment(number=11, title="Training and evaluation data", runs=runs, artefacts=(TABLE_5, TABLE_6))
+EXPERIMENT = Experiment(title="Training and evaluation data", runs=runs, artefacts=(TABLE_5, TABLE_6))

@@ -211,7 +211,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=12,
     title="Neighbours, clusters and false negatives",
     runs=runs,
     artefacts=(NEIGHBOUR_TEXTS, NEIGHBOUR_SHARES, CLUSTER_TEXTS, CLUSTER_SHARES, SHARES_BY_SIZE, BATCH_TEXTS),

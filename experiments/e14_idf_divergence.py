@@ -111,4 +111,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=14, title="Word statistics and BM25", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)
+EXPERIMENT = Experiment(title="Word statistics and BM25", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

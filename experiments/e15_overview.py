@@ -91,4 +91,4 @@ FIGURE = Figure(
     draw=draw_overview,
 )
 
-EXPERIMENT = Experiment(number=15, title="The model", runs=runs, artefacts=(FIGURE,))
+EXPERIMENT = Experiment(title="The model", runs=runs, artefacts=(FIGURE,))

@@ -367,7 +367,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=16,
     title="Context documents",
     runs=runs,
     artefacts=(FIGURE_15, DISTANCES, FIGURE_16, SENSITIVITY, FIGURE_7, CROSSED_MEANS, SELECTION_TABLE),

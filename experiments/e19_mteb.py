@@ -146,4 +146,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=19, title="MTEB by category", runs=runs, artefacts=(TABLE,), claims=CLAIMS)
+EXPERIMENT = Experiment(title="MTEB by category", runs=runs, artefacts=(TABLE,), claims=CLAIMS)

@@ -167,4 +167,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=20, title="Two phases", runs=runs, artefacts=(TABLE,), claims=CLAIMS)
+EXPERIMENT = Experiment(title="Two phases", runs=runs, artefacts=(TABLE,), claims=CLAIMS)

@@ -87,7 +87,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=22,
     title="Contextual batches and larger plain batches",
     runs=runs,
     artefacts=(TABLE,),

@@ -151,5 +151,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=31, title="Prefixes of nested vectors", runs=runs, artefacts=(FIGURE2, FIGURE7), claims=CLAIMS, paper="MRL"
+    title="Prefixes of nested vectors", runs=runs, artefacts=(FIGURE2, FIGURE7), claims=CLAIMS, paper="MRL"
 )

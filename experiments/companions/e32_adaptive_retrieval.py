@@ -135,6 +135,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=32, title="Adaptive retrieval", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS, paper="MRL"
-)
+EXPERIMENT = Experiment(title="Adaptive retrieval", runs=runs, artefacts=(FIGURE, TABLE), claims=CLAIMS, paper="MRL")

@@ -73,5 +73,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=33, title="The improved contrastive loss", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
+    title="The improved contrastive loss", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
 )

@@ -82,5 +82,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=34, title="How often each source is drawn", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
+    title="How often each source is drawn", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
 )

@@ -114,6 +114,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=36, title="Stages and steps", runs=runs, artefacts=(TABLE_9, TABLE_8), claims=CLAIMS, paper="GTE"
-)
+EXPERIMENT = Experiment(title="Stages and steps", runs=runs, artefacts=(TABLE_9, TABLE_8), claims=CLAIMS, paper="GTE")

@@ -108,6 +108,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=37, title="Number of sources", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE"
-)
+EXPERIMENT = Experiment(title="Number of sources", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE")

@@ -60,6 +60,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=38, title="Batch size at fixed steps", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE"
-)
+EXPERIMENT = Experiment(title="Batch size at fixed steps", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE")

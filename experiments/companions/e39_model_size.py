@@ -132,6 +132,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=39, title="Model size", runs=runs, artefacts=(FIGURE_3C, FIGURE_4), claims=CLAIMS, paper="GTE"
-)
+EXPERIMENT = Experiment(title="Model size", runs=runs, artefacts=(FIGURE_3C, FIGURE_4), claims=CLAIMS, paper="GTE")

@@ -42,6 +42,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=40, title="Recall by collection", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE"
-)
+EXPERIMENT = Experiment(title="Recall by collection", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="GTE")

@@ -86,7 +86,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=41,
     title="Code search",
     runs=runs,
     artefacts=(table(7, "all", "all candidates", CODE_ALL), table(13, "1k", "a thousand candidates", CODE)),

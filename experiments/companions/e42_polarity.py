@@ -95,6 +95,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=42, title="Zero-shot polarity", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE"
-)
+EXPERIMENT = Experiment(title="Zero-shot polarity", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="GTE")

@@ -88,4 +88,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=43, title="Cascades", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="MRL")
+EXPERIMENT = Experiment(title="Cascades", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="MRL")

@@ -115,11 +115,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=52,
-    title="Classification by width",
-    runs=runs,
-    artefacts=(FIGURE,),
-    claims=CLAIMS,
-    paper="MRL",
-    scales=tuple(SEEDS),
+    title="Classification by width", runs=runs, artefacts=(FIGURE,), claims=CLAIMS, paper="MRL", scales=tuple(SEEDS)
 )

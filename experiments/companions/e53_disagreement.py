@@ -96,7 +96,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=53,
     title="Disagreement across dimensions",
     runs=runs,
     artefacts=(FIGURE,),

@@ -98,6 +98,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=61, title="Learning rates", runs=runs, artefacts=(BY_SIZE, TUNING), claims=CLAIMS, paper="GTE"
-)
+EXPERIMENT = Experiment(title="Learning rates", runs=runs, artefacts=(BY_SIZE, TUNING), claims=CLAIMS, paper="GTE")

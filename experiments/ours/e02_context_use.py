@@ -111,6 +111,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=2, title="Does the architecture use its context?", runs=runs, artefacts=(FIGURE,), claims=CLAIMS
-)
+EXPERIMENT = Experiment(title="Does the architecture use its context?", runs=runs, artefacts=(FIGURE,), claims=CLAIMS)

@@ -247,7 +247,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=3,
     title="Settings that were tried",
     runs=runs,
     artefacts=(RECIPE_TABLE, DESIGN_TABLE),

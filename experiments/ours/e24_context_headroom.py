@@ -113,4 +113,4 @@ CLAIMS = (
     ),
 )
 
-EXPERIMENT = Experiment(number=24, title="Gain from knowing the corpus", runs=runs, artefacts=(TABLE,), claims=CLAIMS)
+EXPERIMENT = Experiment(title="Gain from knowing the corpus", runs=runs, artefacts=(TABLE,), claims=CLAIMS)

@@ -111,10 +111,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=35,
-    title="Gain from in-corpus context by width",
-    runs=runs,
-    artefacts=(TABLE,),
-    claims=CLAIMS,
-    paper="MRL",
+    title="Gain from in-corpus context by width", runs=runs, artefacts=(TABLE,), claims=CLAIMS, paper="MRL"
 )

@@ -53,6 +53,4 @@ TABLE = Table(
     ),
 )
 
-EXPERIMENT = Experiment(
-    number=45, title="Contextual batches on views of a text", runs=runs, artefacts=(TABLE,), scales=SCALES
-)
+EXPERIMENT = Experiment(title="Contextual batches on views of a text", runs=runs, artefacts=(TABLE,), scales=SCALES)

@@ -247,7 +247,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=46,
     title="Gain of the architecture by batches, documents and details",
     runs=runs,
     artefacts=(TABLE, ABLATIONS),

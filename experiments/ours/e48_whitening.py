@@ -168,10 +168,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=48,
-    title="Gain from the mean and covariance of a corpus",
-    runs=runs,
-    artefacts=(TABLE,),
-    claims=CLAIMS,
-    scales=SCALES,
+    title="Gain from the mean and covariance of a corpus", runs=runs, artefacts=(TABLE,), claims=CLAIMS, scales=SCALES
 )

@@ -182,7 +182,6 @@ CLAIMS = tuple(
 )
 
 EXPERIMENT = Experiment(
-    number=56,
     title="Table 1 without the filter, and the encoder of the filter",
     runs=runs,
     artefacts=(TABLE, UNFILTERED_TABLE),

@@ -232,7 +232,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=58,
     title="Use of context by length of training, from MiniLM",
     runs=runs,
     artefacts=(FIGURE, FAMILY_FIGURE, TABLE),

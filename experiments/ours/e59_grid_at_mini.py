@@ -122,7 +122,6 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=59,
     title="Batch size, cluster size and the filter, from MiniLM",
     runs=runs,
     artefacts=(HEATMAP,),

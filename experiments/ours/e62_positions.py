@@ -72,10 +72,5 @@ CLAIMS = (
 )
 
 EXPERIMENT = Experiment(
-    number=62,
-    title="Learned positions of the text",
-    runs=runs,
-    artefacts=(TABLE,),
-    claims=CLAIMS,
-    scales=tuple(SEEDS),
+    title="Learned positions of the text", runs=runs, artefacts=(TABLE,), claims=CLAIMS, scales=tuple(SEEDS)
 )

@@ -77,4 +77,4 @@ TABLE = Table(
     rows=make_rows(),
 )
 
-EXPERIMENT = Experiment(number=63, title="The recipe of mini2", runs=runs, artefacts=(TABLE,), scales=tuple(SUITE))
+EXPERIMENT = Experiment(title="The recipe of mini2", runs=runs, artefacts=(TABLE,), scales=tuple(SUITE))

@@ -55,6 +55,4 @@ TABLE = Table(
     rows=make_rows(),
 )
 
-EXPERIMENT = Experiment(
-    number=64, title="Positive control of a recipe", runs=runs, artefacts=(TABLE,), scales=tuple(CORPUS)
-)
+EXPERIMENT = Experiment(title="Positive control of a recipe", runs=runs, artefacts=(TABLE,), scales=tuple(CORPUS))

@@ -120,7 +120,6 @@ def get_rows(artefact: Table | Figure | Exhibit) -> tuple[Row, ...]:
 class Experiment:
     """One experiment: its runs at each scale, its artefacts, and the claims that it judges."""
 
-    number: int
     title: str
     runs: Callable[[str], tuple[Run, ...]]
     artefacts: tuple[Table | Figure | Exhibit, ...]
@@ -129,13 +128,16 @@ class Experiment:
     paper: str = MAIN  # one of PAPERS
     scales: tuple[str, ...] = ("smoke", "desk", "lab", "small", "large")  # no runs at any other scale
     from_records: tuple[RunFilter, ...] = ()  # runs shown from published records and never run locally
+    number: int = 0  # set by the registry to the number in the name of the file
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown paper or scale."""
         for scale in self.scales:
             get_scale(scale)
         if self.paper not in PAPERS:
-            raise ValueError(f"experiment {self.number}: paper={self.paper!r} is unknown; choose one of {list(PAPERS)}")
+            raise ValueError(
+                f"experiment {self.title!r}: paper={self.paper!r} is unknown; choose one of {list(PAPERS)}"
+            )
 
     @property
     def artefact_names(self) -> tuple[str, ...]:

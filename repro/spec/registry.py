@@ -35,7 +35,8 @@ def experiments() -> tuple[Experiment, ...]:
             raise ValueError(f"{file}: its number needs two digits, 00 to 99")
         try:
             experiment = importlib.import_module(".".join(file.with_suffix("").parts)).EXPERIMENT
-            _check_experiment(file.name, experiment, valid)
+            experiment = replace(experiment, number=int(file.name[1:3]))
+            _check_experiment(experiment, valid)
         except ANY_ERROR as error:
             raise ValueError(f"{file}: {_describe_error(error)}") from error
         valid.append(replace(experiment, runs=_add_file_to_errors(file, experiment)))
@@ -66,19 +67,16 @@ def _add_file_to_errors(file: Path, experiment: Experiment) -> Callable[[str], t
     return runs_at
 
 
-def _check_experiment(file_name: str, experiment: Experiment, earlier: Sequence[Experiment]) -> None:
-    """Raise ValueError if the number differs from that of the file, or if a number or an artefact is used twice."""
-    number = int(re.findall(r"\d+", file_name)[0])
-    if experiment.number != number:
-        raise ValueError(f"number={experiment.number}, but the file name has {number}: write number={number}")
+def _check_experiment(experiment: Experiment, earlier: Sequence[Experiment]) -> None:
+    """Raise ValueError if a number, an artefact or a claim is used twice."""
     for kind, names in (
         ("artefact", [name for each in (*earlier, experiment) for name in each.artefact_names]),
         ("claim", [claim.id for each in (*earlier, experiment) for claim in each.claims]),
     ):
         if duplicates := sorted(name for name, count in Counter(names).items() if count > 1):
             raise ValueError(f"{kind} {duplicates} is declared more than once: choose another name")
-    if number in [other.number for other in earlier]:
-        raise ValueError(f"number {number} is declared by more than one experiment: choose another")
+    if experiment.number in [other.number for other in earlier]:
+        raise ValueError(f"number {experiment.number} is declared by more than one experiment: choose another")
 
 
 def load_headlines() -> list[dict[str, Any]]:
