@@ -6,20 +6,8 @@ The models are Table 1's contextual models, at desk also on seeds that Table 1 d
 import textwrap
 from typing import Any
 
+from experiments import e01_table1 as table1
 from experiments import fresh
-from experiments.e01_table1 import (
-    ARCHITECTURE_DOMAIN,
-    BOTH,
-    CLUSTER,
-    FAMILIES,
-    MINI_SEEDS,
-    OWN_SCALES,
-    PLAIN_BATCH,
-    SURROGATE,
-    WITH_MINI,
-    get_contextual_sizes,
-    seeds_at,
-)
 from experiments.fresh import MET_BY_BLIND, RESTATED, STATED, declare
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
@@ -33,8 +21,8 @@ from experiments.shared import (
 )
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, grid, pick, term
 
-SPREAD, CROSSED, SCORED = (BOTH | {"measure": measure} for measure in ("spread", "cross", "retrieval"))
-SELECTED: dict[str, Any] = ARCHITECTURE_DOMAIN | {"measure": "selection", "test_contexts": "own"}
+SPREAD, CROSSED, SCORED = (table1.BOTH | {"measure": measure} for measure in ("spread", "cross", "retrieval"))
+SELECTED: dict[str, Any] = table1.ARCHITECTURE_DOMAIN | {"measure": "selection", "test_contexts": "own"}
 FORUMS = {"suite": "cqadupstack"}  # as in the paper, if its data are available
 
 # Figure 16: empty slots hold the model's null vector. The last size of each scale fills all slots.
@@ -44,24 +32,25 @@ SIZES |= {"small": (1, 4, 16, 32, 64), "large": (1, 8, 32, 128, 512)}
 CONTEXT_SEEDS = (1, 2, 3, 4)
 """Draws of the context documents of one model."""
 DRAWN_SIZES = {scale: (sizes[0], sizes[2], sizes[-1]) for scale, sizes in SIZES.items()}
-SELECTION_SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": fresh.TABLE1, "mini": MINI_SEEDS}
+SELECTION_SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": fresh.TABLE1, "mini": table1.MINI_SEEDS}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the contextual model with each analysis, by number, draw and choice of documents, and the reference."""
-    sizes = get_contextual_sizes(scale)
-    seeds = seeds_at(scale, fresh.CONTEXT_FIGURES)
+    sizes = table1.get_contextual_sizes(scale)
+    seeds = table1.seeds_at(scale, fresh.CONTEXT_FIGURES)
     base_run = base(scale, **SCORED, **sizes, num_test_contexts=None)
     spread = grid(base(scale, **SPREAD, **sizes), seed=seeds)
     as_trained = grid(base_run, seed=seeds + (fresh.MORE_EMERGENCE if scale == "lab" else ()))
     by_number = grid(base_run, seed=seeds, num_test_contexts=SIZES[scale], test_contexts="own")
     by_draw = grid(by_number[0], num_test_contexts=DRAWN_SIZES[scale], context_seed=CONTEXT_SEEDS)
     forums = FORUMS if scale in PAPERS else {}
-    crossed = grid(base(scale, **CROSSED, **sizes, **forums), seed=seeds_at(scale, fresh.CROSSED))
+    crossed = grid(base(scale, **CROSSED, **sizes, **forums), seed=table1.seeds_at(scale, fresh.CROSSED))
     selected = tuple(
-        base(scale, **SELECTED, batch_size=PLAIN_BATCH[scale], seed=seed) for seed in SELECTION_SEEDS.get(scale, ())
+        base(scale, **SELECTED, batch_size=table1.PLAIN_BATCH[scale], seed=seed)
+        for seed in SELECTION_SEEDS.get(scale, ())
     )
-    return (*spread, base(scale, **SURROGATE), *as_trained, *by_number, *by_draw, *crossed, *selected)
+    return (*spread, base(scale, **table1.SURROGATE), *as_trained, *by_number, *by_draw, *crossed, *selected)
 
 
 # ---- figure 15: a few documents under many contexts
@@ -127,7 +116,7 @@ FIGURE_15 = Figure(
     series=(
         Row(
             label="contextual model",
-            runs=pick(**SPREAD, seed=by_scale({scale: seeds_at(scale)[0] for scale in CLUSTER})),
+            runs=pick(**SPREAD, seed=by_scale({scale: table1.seeds_at(scale)[0] for scale in table1.CLUSTER})),
         ),
     ),
     named_by="documents",
@@ -165,7 +154,7 @@ FIGURE_16 = Figure(
     series=(
         Row(label="contextual model", runs=pick(**SUPPLIED)),
         Row(label="no context (all null)", runs=pick(**AS_TRAINED), context="null"),
-        Row(label="surrogate", runs=pick(**SURROGATE)),
+        Row(label="surrogate", runs=pick(**table1.SURROGATE)),
     ),
     **SCORE_LINES,
 )
@@ -184,8 +173,10 @@ SENSITIVITY = Table(
     columns=(
         Column(label="NDCG@10", value=NDCG, factor=100, decimals=2),
         *(
-            Column(label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, decimals=2, scales=OWN_SCALES)
-            for family in FAMILIES
+            Column(
+                label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, decimals=2, scales=table1.OWN_SCALES
+            )
+            for family in table1.FAMILIES
         ),
     ),
     rows=tuple(make_size_row(size) for size in sorted({size for sizes in DRAWN_SIZES.values() for size in sizes})),
@@ -306,7 +297,7 @@ CLAIMS = (
         "the null context is worse than a full context, but usable: still above the surrogate",
         pairs=[
             (term(NDCG, **AS_TRAINED), term(under("null"), **AS_TRAINED)),
-            (term(under("null"), **AS_TRAINED), term(NDCG, **SURROGATE)),
+            (term(under("null"), **AS_TRAINED), term(NDCG, **table1.SURROGATE)),
         ],
         source="Figure 16 and §9.5",
         because="any difference beyond chance; 'reasonably' is read as better than without training",
@@ -371,5 +362,5 @@ EXPERIMENT = Experiment(
     runs=runs,
     artefacts=(FIGURE_15, DISTANCES, FIGURE_16, SENSITIVITY, FIGURE_7, CROSSED_MEANS, SELECTION_TABLE),
     claims=CLAIMS,
-    scales=WITH_MINI,
+    scales=table1.WITH_MINI,
 )

@@ -8,16 +8,8 @@ have to discover: it weights each word in the mean over tokens by the share of c
 
 from typing import Any
 
+from experiments import e01_table1 as table1
 from experiments import fresh
-from experiments.e01_table1 import (
-    BATCHES,
-    BOTH,
-    FAMILY_COLUMNS,
-    OWN_SCALES,
-    get_contextual_sizes,
-    make_other_context_rows,
-    seeds_at,
-)
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     NDCG_COLUMN,
@@ -32,7 +24,7 @@ STEPS |= dict.fromkeys(("small", "large"), (None,))
 """Training steps. None: the scale's number of epochs."""
 LONGER = {"lab": (15_000,)}
 """Further steps, for the biencoder and the paper's architecture only."""
-PAPERS, OURS = BOTH | {"pooling": "mean"}, BOTH | {"pooling": "frequency"}
+PAPERS, OURS = table1.BOTH | {"pooling": "mean"}, table1.BOTH | {"pooling": "frequency"}
 
 
 def list_steps(scale: str) -> tuple[int | None, ...]:
@@ -42,17 +34,17 @@ def list_steps(scale: str) -> tuple[int | None, ...]:
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return Table 1's contextual batches with three models and growing numbers of steps."""
-    sizes: dict[str, Any] = get_contextual_sizes(scale)
+    sizes: dict[str, Any] = table1.get_contextual_sizes(scale)
     all_runs = []
     for num_steps in list_steps(scale):
         budget = get_budget(num_steps) if num_steps else {}
-        seeds = seeds_at(scale)
+        seeds = table1.seeds_at(scale)
         is_start, is_end = num_steps == STEPS[scale][0], num_steps == STEPS[scale][-1]
         # The claims were restated with more seeds at the first and last number of steps.
         extra_lab_seeds = fresh.MORE_EMERGENCE if scale == "lab" else ()
         extra_seeds_of_ours = fresh.FREQUENCY if scale == "desk" else extra_lab_seeds
         rows = [
-            (BATCHES, seeds + extra_lab_seeds if is_end else seeds),
+            (table1.BATCHES, seeds + extra_lab_seeds if is_end else seeds),
             (PAPERS, seeds + extra_lab_seeds if is_start or is_end else seeds),
         ]
         if num_steps in STEPS[scale]:
@@ -73,12 +65,14 @@ def list_rows(scale: str) -> tuple[Row, ...]:
     """Return the table's rows at one scale: each model and context at each number of steps."""
     rows: list[Row] = []
     for steps in filter(None, list_steps(scale)):
-        rows.append(Row(label=f"biencoder, {steps} steps", runs=pick(**BATCHES, num_steps=steps), scales=(scale,)))
+        rows.append(
+            Row(label=f"biencoder, {steps} steps", runs=pick(**table1.BATCHES, num_steps=steps), scales=(scale,))
+        )
         for label, row in SERIES.items():
             if row is PAPERS or steps in STEPS[scale]:
                 selected = pick(**row, num_steps=steps)
                 rows.append(Row(label=f"{label}, {steps} steps", runs=selected, scales=(scale,)))
-                rows += make_other_context_rows(row | {"num_steps": steps}, (scale,))
+                rows += table1.make_other_context_rows(row | {"num_steps": steps}, (scale,))
     return tuple(rows)
 
 
@@ -88,12 +82,12 @@ TABLE = Table(
         "NDCG@10 by family with in-corpus, out-of-corpus and no context, by training steps, for models of equal budget: a "
         "biencoder, the paper's architecture, and the same with word frequencies as an input (ours)."
     ),
-    columns=(*FAMILY_COLUMNS, NDCG_COLUMN),
-    rows=tuple(row for scale in ("smoke", *OWN_SCALES) for row in list_rows(scale)),
+    columns=(*table1.FAMILY_COLUMNS, NDCG_COLUMN),
+    rows=tuple(row for scale in ("smoke", *table1.OWN_SCALES) for row in list_rows(scale)),
 )
 
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"
-COMMON: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": OWN_SCALES}
+COMMON: dict[str, Any] = {"source": OUR_QUESTION, "stated": "2026-11-22", "scales": table1.OWN_SCALES}
 # A separate family of claims: stated when records of E existed, so it must not change the thresholds of E.
 MORE_AT_LAB, MORE_AT_BOTH = (
     fresh.declare(desk, fresh.EMERGENCE_AT_LAB) for desk in (fresh.FIRST, (*fresh.FIRST, *fresh.FREQUENCY))
@@ -127,7 +121,7 @@ CLAIMS = (
         "E.c",
         "given word frequencies, a model beats a biencoder and the paper's architecture at the same budget",
         pairs=[
-            (score_under("", OURS, END), score_under("", BATCHES, END)),
+            (score_under("", OURS, END), score_under("", table1.BATCHES, END)),
             (score_under("", OURS, END), score_under("", PAPERS, END)),
         ],
         **COMMON | MORE_AT_LAB,
@@ -162,7 +156,7 @@ CLAIMS = (
     Claim.order(
         "E.h",
         "the paper's architecture beats a biencoder at the same budget",
-        pairs=[(score_under("", PAPERS, END), score_under("", BATCHES, END))],
+        pairs=[(score_under("", PAPERS, END), score_under("", table1.BATCHES, END))],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
@@ -176,7 +170,7 @@ CLAIMS = (
     Claim.order(
         "EL.b",
         "after six times the steps, the paper's architecture beats a biencoder at the same budget",
-        pairs=[(score_under("", PAPERS, LONG), score_under("", BATCHES, LONG))],
+        pairs=[(score_under("", PAPERS, LONG), score_under("", table1.BATCHES, LONG))],
         **BELOW_PAPERS_GAINS | COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.interaction(

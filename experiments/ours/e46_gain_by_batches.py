@@ -8,20 +8,8 @@ sequence dropout (§5) and the number of soft prompts.
 
 from typing import Any
 
+from experiments import e01_table1 as table1
 from experiments import fresh
-from experiments.e01_table1 import (
-    ARCHITECTURE,
-    ARCHITECTURE_DOMAIN,
-    BATCHES,
-    BLIND,
-    BOTH,
-    FAMILY_COLUMNS,
-    NEITHER,
-    NEITHER_DOMAIN,
-    PLAIN_BATCH,
-    SEEDS,
-    get_sizes,
-)
 from experiments.ours.e25_context_emergence import CONTEXT_LABELS
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
@@ -34,7 +22,7 @@ from experiments.shared import (
 )
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
-KIND_SEEDS = {"smoke": SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}
+KIND_SEEDS = {"smoke": table1.SEEDS, "desk": fresh.BY_BATCHES, "lab": fresh.BY_BATCHES_AT_LAB}
 """Seeds by kind of batch. They were trained for other rows, but not examined, when the claims were stated."""
 BLIND_SEEDS = {"smoke": (0,), "desk": fresh.TABLE1}
 """Seeds with random context and of the context-blind model."""
@@ -48,9 +36,9 @@ AS_IN_TABLE1: dict[str, Any] = {
 }
 RANDOM = {"test_contexts": "own+random"}
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "one source per batch": (NEITHER, ARCHITECTURE),
-    "clusters, filter": (BATCHES, BOTH),
-    "one domain per batch": (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN),
+    "one source per batch": (table1.NEITHER, table1.ARCHITECTURE),
+    "clusters, filter": (table1.BATCHES, table1.BOTH),
+    "one domain per batch": (table1.NEITHER_DOMAIN, table1.ARCHITECTURE_DOMAIN),
 }
 """The biencoder and the contextual model of Table 1 on each kind of batch."""
 KINDS_WITH_BLIND = ("one domain per batch", "one source per batch")
@@ -65,21 +53,21 @@ CHANGES: dict[str, dict[str, Any]] = {
 def runs(scale: str) -> tuple[Run, ...]:
     """Return both models on each kind of batch, those with random context or none, and the ablations."""
     settings = [
-        row | get_sizes(row, scale) | {"seed": seed}
+        row | table1.get_sizes(row, scale) | {"seed": seed}
         for pair in KINDS.values()
         for row in pair
         for seed in KIND_SEEDS[scale]
     ]
-    sizes = {"batch_size": PLAIN_BATCH[scale]} | (SMOKE_SETTINGS if scale == "smoke" else {})
+    sizes = {"batch_size": table1.PLAIN_BATCH[scale]} | (SMOKE_SETTINGS if scale == "smoke" else {})
     settings += [
         row | sizes | {"seed": seed}
         for biencoder, contextual in map(KINDS.__getitem__, KINDS_WITH_BLIND)
-        for row in (biencoder, contextual, contextual | RANDOM, contextual | BLIND)
+        for row in (biencoder, contextual, contextual | RANDOM, contextual | table1.BLIND)
         for seed in BLIND_SEEDS.get(scale, ())
     ]
-    changes = [{}, *CHANGES.values(), *([BLIND] if scale == "desk" else [])]
+    changes = [{}, *CHANGES.values(), *([table1.BLIND] if scale == "desk" else [])]
     settings += [
-        ARCHITECTURE_DOMAIN | change | {"batch_size": PLAIN_BATCH[scale], "seed": seed}
+        table1.ARCHITECTURE_DOMAIN | change | {"batch_size": table1.PLAIN_BATCH[scale], "seed": seed}
         for change in changes
         for seed in ABLATION_SEEDS.get(scale, ())
     ]
@@ -108,7 +96,7 @@ def list_blind_rows() -> tuple[Row, ...]:
         for label, change, context in (
             ("in-corpus, again", RANDOM, "own"),
             ("random training text", RANDOM, "random"),
-            ("context-blind", BLIND, "null"),
+            ("context-blind", table1.BLIND, "null"),
         )
     )
 
@@ -120,11 +108,11 @@ TABLE = Table(
         "corpus, of another corpus, without any, of the training text, and trained without any document "
         "(context-blind)."
     ),
-    columns=(*FAMILY_COLUMNS, NDCG_COLUMN),
+    columns=(*table1.FAMILY_COLUMNS, NDCG_COLUMN),
     rows=(*list_rows(), *list_blind_rows()),
 )
 
-REFERENCE: dict[str, Any] = ARCHITECTURE_DOMAIN | AS_IN_TABLE1 | {"seed": by_scale(ABLATION_SEEDS)}
+REFERENCE: dict[str, Any] = table1.ARCHITECTURE_DOMAIN | AS_IN_TABLE1 | {"seed": by_scale(ABLATION_SEEDS)}
 MEAN_NDCG = "mean/ndcg_at_10"
 ABLATIONS = Table(
     name="ablations",
@@ -142,11 +130,11 @@ ABLATIONS = Table(
     rows=(
         Row(label="as in Table 1 (dropout 0.005, 2 prompts)", runs=pick(**REFERENCE)),
         *(Row(label=label, runs=pick(**REFERENCE | change)) for label, change in CHANGES.items()),
-        Row(label="sequence dropout 1 (context-blind)", runs=pick(**REFERENCE | BLIND)),
+        Row(label="sequence dropout 1 (context-blind)", runs=pick(**REFERENCE | table1.BLIND)),
     ),
 )
 
-ON_DOMAIN = ARCHITECTURE_DOMAIN | AS_IN_TABLE1
+ON_DOMAIN = table1.ARCHITECTURE_DOMAIN | AS_IN_TABLE1
 OF_BATCHES = BELOW_PAPERS_GAINS | {
     "source": "our question: the paper's central claim (§1, §4.2), where each batch is of one domain",
     "stated": "2026-11-24",
@@ -180,18 +168,18 @@ CLAIMS = (
             id,
             statement,
             pairs=[(term(NDCG, **ON_DOMAIN), other)],
-            **OF_BATCHES | ({} if id == "D.d" else fresh.blind(ARCHITECTURE_DOMAIN)),
+            **OF_BATCHES | ({} if id == "D.d" else fresh.blind(table1.ARCHITECTURE_DOMAIN)),
         )
         for id, statement, other in (
             (
                 "D.a",
                 "on batches of one domain, the paper's architecture beats a biencoder trained on the same batches",
-                term(NDCG, **NEITHER_DOMAIN),
+                term(NDCG, **table1.NEITHER_DOMAIN),
             ),
             (
                 "D.b",
                 "the paper's architecture scores higher if it is trained on batches of one domain than of one source",
-                term(NDCG, **ARCHITECTURE | AS_IN_TABLE1),
+                term(NDCG, **table1.ARCHITECTURE | AS_IN_TABLE1),
             ),
             (
                 "D.c",
@@ -212,8 +200,8 @@ CLAIMS = (
         "on batches of one domain, the contextual model with in-corpus context beats the context-blind model",
         pairs=[
             (
-                term(NDCG, **ARCHITECTURE_DOMAIN | RANDOM),
-                term(fresh.NDCG_OF_BLIND, **ARCHITECTURE_DOMAIN | BLIND),
+                term(NDCG, **table1.ARCHITECTURE_DOMAIN | RANDOM),
+                term(fresh.NDCG_OF_BLIND, **table1.ARCHITECTURE_DOMAIN | table1.BLIND),
             )
         ],
         **OF_DOCUMENTS,
@@ -221,7 +209,12 @@ CLAIMS = (
     Claim.order(
         "CB.b",
         "on batches of one domain, in-corpus context beats random training text as context",
-        pairs=[(term(NDCG, **ARCHITECTURE_DOMAIN | RANDOM), term(under("random"), **ARCHITECTURE_DOMAIN | RANDOM))],
+        pairs=[
+            (
+                term(NDCG, **table1.ARCHITECTURE_DOMAIN | RANDOM),
+                term(under("random"), **table1.ARCHITECTURE_DOMAIN | RANDOM),
+            )
+        ],
         **OF_DOCUMENTS,
     ),
     claim_no_change(

@@ -7,32 +7,20 @@ separates the effect of the *right* corpus from the effect of whitening.
 
 from typing import Any
 
+from experiments import e01_table1 as table1
 from experiments.companions.e31_prefixes import IN_FULL
-from experiments.e01_table1 import (
-    ARCHITECTURE,
-    ARCHITECTURE_DOMAIN,
-    BATCHES,
-    BM25,
-    BOTH,
-    MINI,
-    NEITHER,
-    NEITHER_DOMAIN,
-    WHITENED,
-    WHITENED_SEEDS,
-    get_sizes,
-)
 from experiments.shared import BELOW_PAPERS_GAINS
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
-SCALES = ("smoke", *WHITENED_SEEDS)
-SEEDS = {"smoke": (0,)} | WHITENED_SEEDS
-MINILM = {"architecture": "surrogate", "surrogate": "minilm"} | WHITENED
-BIENCODER, CONTEXTUAL = NEITHER_DOMAIN | WHITENED, ARCHITECTURE_DOMAIN | WHITENED
+SCALES = ("smoke", *table1.WHITENED_SEEDS)
+SEEDS = {"smoke": (0,)} | table1.WHITENED_SEEDS
+MINILM = {"architecture": "surrogate", "surrogate": "minilm"} | table1.WHITENED
+BIENCODER, CONTEXTUAL = table1.NEITHER_DOMAIN | table1.WHITENED, table1.ARCHITECTURE_DOMAIN | table1.WHITENED
 OTHER_BATCHES: dict[str, dict[str, Any]] = {
-    "biencoder, one source per batch": NEITHER | WHITENED,
-    "biencoder, contextual batches": BATCHES | WHITENED,
-    "contextual, in-corpus, one source per batch": ARCHITECTURE | WHITENED,
-    "contextual, in-corpus, contextual batches": BOTH | WHITENED,
+    "biencoder, one source per batch": table1.NEITHER | table1.WHITENED,
+    "biencoder, contextual batches": table1.BATCHES | table1.WHITENED,
+    "contextual, in-corpus, one source per batch": table1.ARCHITECTURE | table1.WHITENED,
+    "contextual, in-corpus, contextual batches": table1.BOTH | table1.WHITENED,
 }
 """The same models trained on other batches, at mini only. No claim is about them."""
 
@@ -42,13 +30,13 @@ def runs(scale: str) -> tuple[Run, ...]:
 
     The contextual model's scores under its contexts, and BM25's, are those of Table 1.
     """
-    whitened = [BIENCODER, CONTEXTUAL, *(OTHER_BATCHES.values() if scale in MINI else ())]
+    whitened = [BIENCODER, CONTEXTUAL, *(OTHER_BATCHES.values() if scale in table1.MINI else ())]
     trained = (
-        base(scale, **row | get_sizes(row, scale), seed=seed)
-        for row in (*(row | IN_FULL for row in whitened), ARCHITECTURE_DOMAIN)
+        base(scale, **row | table1.get_sizes(row, scale), seed=seed)
+        for row in (*(row | IN_FULL for row in whitened), table1.ARCHITECTURE_DOMAIN)
         for seed in SEEDS[scale]
     )
-    return (base(scale, **BM25), base(scale, **MINILM, **IN_FULL), *trained)
+    return (base(scale, **table1.BM25), base(scale, **MINILM, **IN_FULL), *trained)
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -92,9 +80,9 @@ TABLE = Table(
     ),
     rows=(
         *(Row(label=label, runs=pick(**row)) for label, row in MODELS.items()),
-        *(Row(label=label, runs=pick(**row), scales=MINI) for label, row in OTHER_BATCHES.items()),
-        Row(label="contextual, scored under its contexts", runs=pick(**ARCHITECTURE_DOMAIN)),
-        Row(label="BM25 (reference)", runs=pick(**BM25)),
+        *(Row(label=label, runs=pick(**row), scales=table1.MINI) for label, row in OTHER_BATCHES.items()),
+        Row(label="contextual, scored under its contexts", runs=pick(**table1.ARCHITECTURE_DOMAIN)),
+        Row(label="BM25 (reference)", runs=pick(**table1.BM25)),
     ),
 )
 
@@ -107,8 +95,8 @@ def scored(view: str, row: dict[str, Any]) -> Term:
 COMMON: dict[str, Any] = {
     "source": "our question: what is the searched corpus worth to a dense model (§1, §4.2)?",
     "stated": "2026-11-25",
-    "scales": tuple(WHITENED_SEEDS),
-    "seeds": by_scale(WHITENED_SEEDS),
+    "scales": tuple(table1.WHITENED_SEEDS),
+    "seeds": by_scale(table1.WHITENED_SEEDS),
 }
 OF_A_GAIN = COMMON | BELOW_PAPERS_GAINS
 AS_IS, OWN = scored("", BIENCODER), scored("+whitened", BIENCODER)
@@ -155,7 +143,7 @@ CLAIMS = (
         "WH.g",
         "the searched corpus instead of another one is worth more to a whitened biencoder than to the contextual model",
         of=(OWN, scored("+whitened-wrong", BIENCODER)),
-        above=(scored("", ARCHITECTURE_DOMAIN), scored("+wrong", ARCHITECTURE_DOMAIN)),
+        above=(scored("", table1.ARCHITECTURE_DOMAIN), scored("+wrong", table1.ARCHITECTURE_DOMAIN)),
         **COMMON,
     ),
     Claim.order(

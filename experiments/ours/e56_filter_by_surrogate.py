@@ -11,17 +11,7 @@ start, these are the negatives that the model gets wrong, and training on them i
 
 from typing import Any
 
-from experiments.e01_table1 import (
-    BATCHES,
-    BLIND,
-    BOTH_WITH_CONTEXT,
-    FAMILY_COLUMNS,
-    MINI,
-    NEITHER,
-    NEITHER_DOMAIN,
-    SOURCE_WITH_CONTEXT,
-    get_sizes,
-)
+from experiments import e01_table1 as table1
 from experiments.fresh import MET_BY_BLIND, NDCG_OF_BLIND, blind
 from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG, NDCG_COLUMN, under
 from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
@@ -32,12 +22,12 @@ ON_VALIDATION: dict[str, Any] = {"suite": by_scale(VALIDATION), "seed": 100}
 ON_TEST: dict[str, Any] = {"suite": by_scale({scale: base(scale).suite for scale in SEEDS}), "seed": by_scale(SEEDS)}
 
 MINILM = "minilm"
-CLUSTERS: dict[str, Any] = BATCHES | {"surrogate": base("mini").surrogate, "filter_model": None}
+CLUSTERS: dict[str, Any] = table1.BATCHES | {"surrogate": base("mini").surrogate, "filter_model": None}
 NO_FILTER: dict[str, Any] = {"filter": "none"}
 UNFILTERED = CLUSTERS | NO_FILTER
 WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("one source per batch", NEITHER),
-    ("one domain per batch", NEITHER_DOMAIN),
+    ("one source per batch", table1.NEITHER),
+    ("one domain per batch", table1.NEITHER_DOMAIN),
     ("clusters, filter by word vectors (Table 1)", CLUSTERS),
     ("clusters, no filter", UNFILTERED),
     ("clusters, filter by MiniLM", CLUSTERS | {"filter_model": MINILM}),
@@ -45,10 +35,10 @@ WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("clusters by MiniLM, no filter", UNFILTERED | {"surrogate": MINILM}),
 )
 CONTEXTS = {"test_contexts": "own+random"}
-ARCHITECTURE = SOURCE_WITH_CONTEXT | CONTEXTS
-BOTH = BOTH_WITH_CONTEXT | CONTEXTS | NO_FILTER
-CONTEXT_BLIND = BOTH | BLIND
-ROWS = (NEITHER, UNFILTERED, BOTH, CONTEXT_BLIND, ARCHITECTURE, CLUSTERS)
+ARCHITECTURE = table1.SOURCE_WITH_CONTEXT | CONTEXTS
+BOTH = table1.BOTH_WITH_CONTEXT | CONTEXTS | NO_FILTER
+CONTEXT_BLIND = BOTH | table1.BLIND
+ROWS = (table1.NEITHER, UNFILTERED, BOTH, CONTEXT_BLIND, ARCHITECTURE, CLUSTERS)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -60,7 +50,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     settings = [way | {"suite": VALIDATION[scale], "seed": ON_VALIDATION["seed"]} for way in ways]
     rows = ROWS if scale == "mini" else ROWS[:-1]
     settings += [row | {"seed": seed} for seed in SEEDS[scale] for row in rows]
-    return tuple(base(scale, **setting | get_sizes(setting, scale)) for setting in settings)
+    return tuple(base(scale, **setting | table1.get_sizes(setting, scale)) for setting in settings)
 
 
 SHARED_COLUMNS = (
@@ -93,13 +83,13 @@ UNFILTERED_TABLE = Table(
         "architecture, trained without any document. The paper's contextual batches are filtered by a strong encoder."
     ),
     columns=(
-        Column(label="minutes", value=MINUTES, decimals=0, scales=MINI),
+        Column(label="minutes", value=MINUTES, decimals=0, scales=table1.MINI),
         *SHARED_COLUMNS,
-        *FAMILY_COLUMNS,
+        *table1.FAMILY_COLUMNS,
         NDCG_COLUMN,
     ),
     rows=(
-        make_row("neither (one source per batch)", NEITHER, paper=(0.39, 59.9)),
+        make_row("neither (one source per batch)", table1.NEITHER, paper=(0.39, 59.9)),
         make_row("contextual batches", UNFILTERED, paper=(0.81, 61.7)),
         make_row("contextual batches with the filter (Table 1)", CLUSTERS),
         make_row("contextual architecture", ARCHITECTURE, paper=(0.37, 62.4)),
@@ -116,13 +106,13 @@ def score(row: dict[str, Any], metric: str = NDCG) -> Term:
     return term(metric, **row | ON_TEST)
 
 
-COMMON = BELOW_PAPERS_GAINS | {"stated": "2026-11-26", "scales": MINI, "seeds": SEEDS["mini"]}
+COMMON = BELOW_PAPERS_GAINS | {"stated": "2026-11-26", "scales": table1.MINI, "seeds": SEEDS["mini"]}
 STATEMENTS: tuple[tuple[str, str, Term, Term, str, dict[str, Any]], ...] = (
     (
         "FP.a",
         "from a pretrained start, clusters without the filter beat plain batches of one source (biencoder)",
         score(UNFILTERED),
-        score(NEITHER),
+        score(table1.NEITHER),
         "our question: §4.1 and Table 1 have clusters gain with the filter",
         {},
     ),
@@ -170,7 +160,7 @@ STATEMENTS: tuple[tuple[str, str, Term, Term, str, dict[str, Any]], ...] = (
         "UB.e",
         "from a pretrained start, the architecture beats the biencoder on plain batches of one source",
         score(ARCHITECTURE),
-        score(NEITHER),
+        score(table1.NEITHER),
         "Table 1: 62.4 over 59.9",
         MET_BY_BLIND,
     ),

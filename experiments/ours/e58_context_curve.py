@@ -7,13 +7,7 @@ are trained for 8 and 16 times as many steps, on all pairs of the text, with bat
 from dataclasses import replace
 from typing import Any
 
-from experiments.e01_table1 import (
-    BLIND_DOMAIN,
-    DOMAIN_WITH_CONTEXT,
-    FAMILY_COLUMNS,
-    NEITHER_DOMAIN,
-    PLAIN_BATCH,
-)
+from experiments import e01_table1 as table1
 from experiments.fresh import NDCG_OF_BLIND, blind
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
@@ -41,9 +35,9 @@ FREQUENCY_SEEDS = (1, 2, 3, 4, 5)
 """Seeds of the model with word frequencies, all with 1920 steps."""
 ALL_PAIRS = {"num_pairs": None}
 
-BIENCODER = NEITHER_DOMAIN | ALL_PAIRS
-CONTEXTUAL = DOMAIN_WITH_CONTEXT | ALL_PAIRS | {"test_contexts": "own+random", "pooling": "mean"}
-BLIND = BLIND_DOMAIN | ALL_PAIRS
+BIENCODER = table1.NEITHER_DOMAIN | ALL_PAIRS
+CONTEXTUAL = table1.DOMAIN_WITH_CONTEXT | ALL_PAIRS | {"test_contexts": "own+random", "pooling": "mean"}
+BLIND = table1.BLIND_DOMAIN | ALL_PAIRS
 FREQUENCY = CONTEXTUAL | {"pooling": "frequency"}
 """The best way to use the corpus on validation collections (experiment 55): tokens are weighted by how often they occur."""
 ROWS: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -69,7 +63,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     models = [(model, *budget) for budget in budgets for model in (BIENCODER, CONTEXTUAL, BLIND)]
     models += [(FREQUENCY, long, seed) for seed in (FREQUENCY_SEEDS if scale == "mini" else SEEDS[scale])]
     return tuple(
-        base(scale, **model | get_budget(num_steps), batch_size=PLAIN_BATCH[scale], seed=seed)
+        base(scale, **model | get_budget(num_steps), batch_size=table1.PLAIN_BATCH[scale], seed=seed)
         for model, num_steps, seed in models
     )
 
@@ -115,7 +109,7 @@ FAMILY_FIGURE = Figure(
 TABLE = Table(
     name="context_curve_table",
     caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
-    columns=(LOSS_COLUMN, *FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100, decimals=2)),
+    columns=(LOSS_COLUMN, *table1.FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100, decimals=2)),
     rows=tuple(
         Row(
             label=f"{label}, {num_steps} steps",

@@ -6,20 +6,7 @@ Clusters lie within a source. A source with fewer pairs than a cluster is one cl
 
 from typing import Any
 
-from experiments.e04_batch_by_cluster import (
-    BIENCODER,
-    BY_BATCH_AND_CLUSTER,
-    CELLS_NOTE,
-    CONTEXTUAL,
-    FILTERED,
-    LARGER,
-    SMALLER,
-    UNFILTERED,
-    cells,
-    claim_trend,
-    gain_of_small_clusters,
-    list_pairs,
-)
+from experiments import e04_batch_by_cluster as e04
 from experiments.fresh import MET_BY_BLIND
 from experiments.shared import BELOW_PAPERS_GAINS, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, by_scale, pick
@@ -30,7 +17,7 @@ NUM_TRAINING_PAIRS = {"smoke": 192, "mini": 61440}
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (1, 2, 3)}
 """No cell of the grid was trained before the claims were stated."""
 
-WITH_FILTER, WITHOUT_FILTER, CONTEXTUAL_ROW = BIENCODER | FILTERED, BIENCODER | UNFILTERED, CONTEXTUAL | UNFILTERED
+WITH_FILTER, WITHOUT_FILTER, CONTEXTUAL_ROW = e04.PLAIN, e04.PLAIN_UNFILTERED, e04.CONTEXTUAL | e04.UNFILTERED
 LINES = (("filter", WITH_FILTER), ("no filter", WITHOUT_FILTER), ("contextual, no filter", CONTEXTUAL_ROW))
 
 
@@ -43,7 +30,7 @@ def runs(scale: str) -> tuple[Run, ...]:
         run
         for seed in SEEDS[scale]
         for row, batch_size in rows
-        for run in cells(scale, row, (batch_size,), CLUSTER_SIZES[scale], (seed,), NUM_TRAINING_PAIRS)
+        for run in e04.cells(scale, row, (batch_size,), CLUSTER_SIZES[scale], (seed,), NUM_TRAINING_PAIRS)
     )
 
 
@@ -53,10 +40,10 @@ HEATMAP = Figure(
     caption=(
         "NDCG@10 of biencoders that start from MiniLM, by batch and cluster size, with the false-negative filter and "
         "without, and of the contextual model without it. "
-        f"{CELLS_NOTE} All training runs see the same number of pairs."
+        f"{e04.CELLS_NOTE} All training runs see the same number of pairs."
     ),
     series=tuple(Row(label=label, runs=pick(**row)) for label, row in LINES),
-    **BY_BATCH_AND_CLUSTER,
+    **e04.BY_BATCH_AND_CLUSTER,
 )
 SMALL_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCH_SIZES, 0)}
 LARGE_BATCH: dict[str, Any] = {"batch_size": get_size_at(BATCH_SIZES, -1)}
@@ -66,18 +53,18 @@ ALL_BATCHES: dict[str, Any] = {"batch_size": by_scale(BATCH_SIZES)}
 ALL_CLUSTERS: dict[str, Any] = {"cluster_size": by_scale(CLUSTER_SIZES)}
 
 CLAIMS = (
-    claim_trend(
+    e04.claim_trend(
         "GM.a",
         "from a pretrained start, with the filter, smaller clusters are better",
-        *SMALLER,
+        *e04.SMALLER,
         "Figure 3",
         WITH_FILTER,
         **COMMON,
     ),
-    claim_trend(
+    e04.claim_trend(
         "GM.b",
         "from a pretrained start, without the filter, larger clusters are better",
-        *LARGER,
+        *e04.LARGER,
         "Figure 3",
         WITHOUT_FILTER,
         **COMMON,
@@ -85,21 +72,21 @@ CLAIMS = (
     Claim.order(
         "GM.c",
         "from a pretrained start, filtered batches beat unfiltered ones over all settings",
-        pairs=list_pairs(WITH_FILTER, WITHOUT_FILTER, ALL_BATCHES | ALL_CLUSTERS),
+        pairs=e04.list_pairs(WITH_FILTER, WITHOUT_FILTER, ALL_BATCHES | ALL_CLUSTERS),
         source="Figure 4",
         **COMMON_OF_DIFFERENCES,
     ),
     Claim.order(
         "GM.d",
         "from a pretrained start, without the filter, larger batches are better",
-        pairs=list_pairs(WITHOUT_FILTER | LARGE_BATCH, WITHOUT_FILTER | SMALL_BATCH, ALL_CLUSTERS),
+        pairs=e04.list_pairs(WITHOUT_FILTER | LARGE_BATCH, WITHOUT_FILTER | SMALL_BATCH, ALL_CLUSTERS),
         source="§6",
         **COMMON_OF_DIFFERENCES,
     ),
-    claim_trend(
+    e04.claim_trend(
         "GM.e",
         "from a pretrained start, without the filter, the contextual model is better with smaller clusters",
-        *SMALLER,
+        *e04.SMALLER,
         "Figure 9",
         CONTEXTUAL_ROW,
         **COMMON,
@@ -107,15 +94,15 @@ CLAIMS = (
     Claim.interaction(
         "GM.f",
         "from a pretrained start, small clusters gain more with the filter than without",
-        of=gain_of_small_clusters(WITH_FILTER | SMALL_BATCH, CLUSTER_SIZES),
-        above=gain_of_small_clusters(WITHOUT_FILTER | SMALL_BATCH, CLUSTER_SIZES),
+        of=e04.gain_of_small_clusters(WITH_FILTER | SMALL_BATCH, CLUSTER_SIZES),
+        above=e04.gain_of_small_clusters(WITHOUT_FILTER | SMALL_BATCH, CLUSTER_SIZES),
         source="Figure 12",
         **COMMON_OF_DIFFERENCES,
     ),
     Claim.order(
         "GM.g",
         "from a pretrained start, without the filter, the contextual model beats the biencoder, on average over cluster sizes",
-        pairs=list_pairs(CONTEXTUAL_ROW, WITHOUT_FILTER, SMALL_BATCH | ALL_CLUSTERS),
+        pairs=e04.list_pairs(CONTEXTUAL_ROW, WITHOUT_FILTER, SMALL_BATCH | ALL_CLUSTERS),
         source="Figure 9 and §9.5",
         **COMMON_OF_DIFFERENCES | MET_BY_BLIND,
     ),
