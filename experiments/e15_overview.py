@@ -15,7 +15,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     return (base(scale, **SHAPE),)
 
 
-ARROWS = (((21, 46), (30, 46)), ((56, 46), (66, 46)), ((21, 16), (30, 16)), ((74, 16), (83, 16)), ((80, 38), (66, 28)))
+ARROWS = (((21, 46), (33, 46)), ((53, 46), (71, 46)), ((21, 16), (33, 16)), ((72, 16), (85, 16)), ((80, 41), (66, 24)))
 
 
 def draw_overview(frame: Any, axes: Any) -> None:
@@ -24,14 +24,16 @@ def draw_overview(frame: Any, axes: Any) -> None:
     axes.figure.set_size_inches(8.4, 4.6)
     axes.set(xlim=(0, 100), ylim=(0, 60), xlabel="", ylabel="")
     axes.axis("off")
-    for x, y, width, height, colour, lines in _list_boxes(size):
-        _draw_box(axes, (x, y, width, height), colour, "\n".join(lines))
+    for x, y, colour, lines in _list_boxes(size):
+        box = {"boxstyle": "square,pad=0.8", "facecolor": colour, "edgecolor": INK}
+        style = {"ha": "center", "va": "center", "color": ON_COLOUR, "size": "small", "linespacing": 1.5}
+        axes.text(x, y, "\n".join(lines), bbox=box, **style)
     for start, end in ARROWS:
         axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.4})
 
 
-def _list_boxes(size: dict[str, int]) -> tuple[tuple[int, int, int, int, str, tuple[str, ...]], ...]:
-    """Return corner, width, height, colour and lines of text of each box."""
+def _list_boxes(size: dict[str, int]) -> tuple[tuple[int, int, str, tuple[str, ...]], ...]:
+    """Return centre, colour and lines of text of each box."""
     contexts, width, heads, tokens = (size[name] for name in ("num_contexts", "hidden_size", "num_heads", "max_tokens"))
     vectors, prompts = contexts * size["tokens_per_document"], size["num_soft_prompts"]
     weights = {
@@ -45,24 +47,13 @@ def _list_boxes(size: dict[str, int]) -> tuple[tuple[int, int, int, int, str, tu
         weights["second"],
         "mean over the text's tokens only",
     )
-    context_lines = (f"{contexts} context documents", "of the corpus D", f"≤ {tokens} tokens each")
-    vector_lines = (f"{vectors} context vectors × {width}", "one set for a batch,", "no position of their own")
     return (
-        (1, 38, 20, 16, DATA, context_lines),
-        (1, 8, 20, 16, DATA, ("one text", "(query or document)", f"≤ {tokens} tokens")),
-        (30, 36, 26, 20, FIRST, (*first_lines, "mean over tokens")),
-        (66, 38, 32, 16, DATA, vector_lines),
-        (30, 4, 44, 24, SECOND, second_lines),
-        (83, 10, 15, 12, DATA, ("φ(d; D) or", "ψ(q; D)", f"1 × {width}")),
-    )
-
-
-def _draw_box(axes: Any, corner_and_size: tuple[int, int, int, int], colour: str, text: str) -> None:
-    x, y, width, height = corner_and_size
-    corners_x, corners_y = (x, x + width, x + width, x), (y, y, y + height, y + height)
-    axes.fill(corners_x, corners_y, facecolor=colour, edgecolor=INK, linewidth=1.0)
-    axes.text(
-        x + width / 2, y + height / 2, text, ha="center", va="center", color=ON_COLOUR, size="small", linespacing=1.5
+        (11, 46, DATA, (f"{contexts} context documents", "of the corpus D", f"≤ {tokens} tokens each")),
+        (11, 16, DATA, ("one text", "(query or document)", f"≤ {tokens} tokens")),
+        (43, 46, FIRST, (*first_lines, "mean over tokens")),
+        (82, 46, DATA, (f"{vectors} context vectors × {width}", "one set for a batch,", "no position of their own")),
+        (52, 16, SECOND, second_lines),
+        (90, 16, DATA, ("φ(d; D) or", "ψ(q; D)", f"1 × {width}")),
     )
 
 

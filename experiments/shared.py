@@ -26,6 +26,28 @@ DIFFERENCES: dict[str, Any] = {"kind": "dots", "y_label": "difference in NDCG@10
 DOTS_AND_MEAN = "A dot is a seed, a dash with whiskers the mean over n seeds with its 95 % interval."
 MEAN_OF_SEEDS = "Marks are means over n seeds, bands are 95 % intervals of the mean."
 
+
+def draw_tradeoff(frame: Any, axes: Any, cost: str, kinds: Mapping[str, tuple[str, str, str]]) -> None:
+    """Draw the mean of each route (part1) at its cost, on a logarithmic axis.
+
+    `kinds` has the style, colour and label of the routes whose name begins with a pattern. The first kind sets the ticks.
+    """
+    means = frame.groupby("part1")[[cost, "value"]].mean().sort_values(cost)
+    for index, (pattern, (style, colour, label)) in enumerate(kinds.items()):
+        routes = means[means.index.str.match(pattern)]
+        axes.plot(routes[cost], routes["value"], style, color=colour, label=label, markersize=5)
+        for name, point in zip(routes.index, routes[[cost, "value"]].to_numpy(), strict=True):
+            if (width := name.lstrip("abcdefghijklmnopqrstuvwxyz")).isdecimal():
+                place = {"xytext": (0, 6 if index else -12), "textcoords": "offset points", "ha": "center"}
+                axes.annotate(width, point, size=7, **place)
+        if index == 0:
+            axes.set_xscale("log")
+            axes.set_xticks(routes[cost], [f"{tick:.0f}" for tick in routes[cost]])
+    axes.minorticks_off()
+    axes.margins(y=0.2)
+    axes.legend(frameon=False, fontsize="small", loc="lower right")
+
+
 # ---- reasons for the thresholds of claims
 
 HALF_A_POINT = 0.005

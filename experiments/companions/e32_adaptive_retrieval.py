@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.companions.e31_prefixes import JUDGED, NESTED, list_nested_runs
 from experiments.fresh import COMPANION
-from experiments.shared import SCORE
+from experiments.shared import SCORE, draw_tradeoff
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, pick, term
 
 ADAPTIVE = NESTED | {"measure": "adaptive"}
@@ -15,41 +15,19 @@ def runs(scale: str) -> tuple[Run, ...]:
     return list_nested_runs(scale, "adaptive")
 
 
-def get_series(route: str) -> str:
-    """Return the picture's series that a route belongs to."""
-    if route == "funnel":
-        return "funnel"
-    return "shortlist, then rerank" if route.startswith("from") else "one width"
-
-
-STYLES = {"one width": ("o-", "#b5a000"), "shortlist, then rerank": ("s", "#21918c"), "funnel": ("*", "#440154")}
+KINDS = {
+    "width|whole": ("o-", "#b5a000", "one width"),
+    "from": ("s", "#21918c", "shortlist, then rerank"),
+    "funnel": ("*", "#440154", "funnel"),
+}
 
 
 def draw_routes(frame: Any, axes: Any) -> str:
-    """Draw a dot for each route, its cost against its score. Routes of one width are joined. Return a note."""
-    cost = FIGURE.x
-    means = frame.groupby("part1")[[cost, "value"]].mean().reset_index()
-    for kind, (style, colour) in STYLES.items():
-        rows = means[[get_series(name) == kind for name in means["part1"]]].sort_values(cost)
-        if len(rows):
-            axes.plot(rows[cost], rows["value"], style, color=colour, label=kind, markersize=11 if style == "*" else 5)
-    for _, row in means.iterrows():
-        name, is_single = row["part1"], get_series(row["part1"]) == "one width"
-        label = name.removeprefix("width").removeprefix("from").replace("to", "→")
-        # The legend names the funnel.
-        if is_single or ("to" not in name and name != "funnel"):
-            # Squares are closer to each other than the width of their labels.
-            placement: dict[str, Any] = {"xytext": (0, -11)} if is_single else {"xytext": (0, 6), "rotation": 90}
-            placement |= {"textcoords": "offset points", "ha": "center", "size": 7}
-            axes.annotate(label if is_single else f"{label} →", (row[cost], row["value"]), **placement)
-    axes.set_xscale("log")
-    ticks = sorted(means[cost][[get_series(name) == "one width" for name in means["part1"]]])
-    axes.set_xticks(ticks, [f"{1000 * tick:.1f}" for tick in ticks])
+    """Draw a dot for each route, its cost against its score. Return a note."""
+    draw_tradeoff(frame, axes, FIGURE.x, KINDS)
+    axes.set_xticks(axes.get_xticks(), [f"{1000 * tick:.1f}" for tick in axes.get_xticks()])
     axes.set_xlabel("thousand multiplications a query")
-    axes.minorticks_off()
-    axes.margins(y=0.2)
-    axes.legend(frameon=False, fontsize="small", loc="lower right")
-    return "8 →: shortlist by 8 dimensions, reranked by all; squares without a label: reranked by fewer than all"
+    return "squares with a number: a shortlist by so many dimensions, reranked by all; other squares: by fewer than all"
 
 
 FIGURE = Figure(
@@ -57,8 +35,8 @@ FIGURE = Figure(
     title="Score against cost: one width, a shortlist reranked, and the funnel",
     caption=(
         "NDCG@10 of the nested model against multiplications per query, mean over collections and seeds. A shortlist "
-        "of 200 documents is retrieved at one width and reranked at another (16 →: by the whole vector; squares without"
-        " a label: by widths in between). The funnel doubles the width and halves the shortlist at each step."
+        "of 200 documents is retrieved at one width and reranked at another (squares with its number: by the whole "
+        "vector; squares without a number: by widths in between). The funnel doubles the width and halves the shortlist at each step."
     ),
     kind="own",
     points="{suite}+*/mean/ndcg_at_10",

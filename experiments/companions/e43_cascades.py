@@ -4,6 +4,7 @@ from typing import Any
 
 from experiments.companions.e31_prefixes import NESTED, WIDTHS, list_nested_runs
 from experiments.fresh import COMPANION
+from experiments.shared import draw_tradeoff
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, pick, term
 
 CASCADE = NESTED | {"measure": "cascade"}
@@ -17,25 +18,12 @@ def runs(scale: str) -> tuple[Run, ...]:
     return list_nested_runs(scale, "cascade")
 
 
-ALONE, IN_CASCADE = ("o-", "#b5a000", "one width"), ("s-", "#21918c", "cascade up to a width")
+KINDS = {"width": ("o-", "#b5a000", "one width"), "cascade": ("s-", "#21918c", "cascade up to a width")}
 
 
 def draw_cascades(frame: Any, axes: Any) -> None:
     """Draw a dot for each width alone and for the cascade that ends at it, at its mean width."""
-    means = frame.groupby("part1")[[DIMENSIONS, "value"]].mean().reset_index()
-    for kind, (style, colour, label) in {"width": ALONE, "cascade": IN_CASCADE}.items():
-        rows = means[means["part1"].str.startswith(kind)].sort_values(DIMENSIONS)
-        axes.plot(rows[DIMENSIONS], rows["value"], style, color=colour, label=label, markersize=5)
-        for _, row in rows.iterrows():
-            width = row["part1"].removeprefix(kind)
-            annotation = {"xytext": (0, 6 if kind == "cascade" else -12), "textcoords": "offset points", "size": 7}
-            axes.annotate(width, (row[DIMENSIONS], row["value"]), ha="center", **annotation)
-    ticks = sorted(means[DIMENSIONS][means["part1"].str.startswith("width")])
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
-    axes.minorticks_off()
-    axes.margins(y=0.15)
-    axes.legend(frameon=False, fontsize="small", loc="lower right")
+    draw_tradeoff(frame, axes, DIMENSIONS, KINDS)
 
 
 FIGURE = Figure(
