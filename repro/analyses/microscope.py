@@ -134,6 +134,8 @@ def _find_reason(run: Run, view: BatchView, query_key: int, row: int, column: in
         return "the same text"
     if view.known_BM is not None and view.known_BM[row, column]:
         return "the text of the query" if view.keys_M[column] == query_key else "another document of the same query"
+    if run.filter == "random":
+        return "drawn at random"
     reason = "as near as its own document, or nearer"
     if run.filter_margin:
         reason = f"its score is at least that of its own document {run.filter_margin:+g}"

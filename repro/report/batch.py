@@ -17,7 +17,9 @@ def make_explanation_views(explanation: Explanation, *, num_pairs: int = 8) -> l
     """Return an overview of a batch, and its first `num_pairs` pairs."""
     run, pairs = explanation.run, explanation.pairs
     rule = run.filter
-    if rule != "none":
+    if rule == "random":
+        rule = "random: as many documents as the surrogate would remove"
+    elif rule != "none":
         rule = f"{run.filter_model or rule}: documents that score at least the own document's score + {run.filter_margin:g}"
     always = "documents of the same text"
     if run.known_positives == "mask":
