@@ -7,7 +7,6 @@ they are first requested.
 from __future__ import annotations
 
 import importlib
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
