@@ -128,7 +128,7 @@ def test_light_commands_load_no_torch() -> None:
     """Commands without computations start fast."""
     code = (
         "import sys; from repro.cli.main import app\n"
-        "for words in (['list'], ['plan', 'all', '--scale', 'large']): app(words, standalone_mode=False)\n"
+        "for words in (['list'], ['plan', 'table1', '--scale', 'large']): app(words, standalone_mode=False)\n"
         "print({'torch', 'transformers', 'matplotlib', 'scipy', 'pandas', 'mteb'} & set(sys.modules))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

@@ -15,27 +15,26 @@ from tests.commands import get_exit_code, run_command, run_module
 from tests.golden_metrics import assert_golden
 
 Smoke = tuple[Path, subprocess.CompletedProcess[str]]
-NUM_RUNS = 4  # of two phases each, plain and contextual
+NAME = "gte_table10"  # one run
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
-    """The home of `python -m repro.table7 --scale smoke`, and the finished process."""
+    """The home of `python -m repro.gte_table10 --scale smoke`, and the finished process."""
     home = tmp_path_factory.mktemp("smoke")
-    return home, run_module("repro.table7", "--scale", "smoke", REPRO_HOME=str(home))
+    return home, run_module(f"repro.{NAME}", "--scale", "smoke", REPRO_HOME=str(home))
 
 
 def test_module_runs_and_prints_artefact(smoke: Smoke) -> None:
     """The output ends with the table and its claims. The metrics are the golden ones."""
     home, result = smoke
     assert result.returncode == 0, result.stderr
-    assert f"{NUM_RUNS} runs requested, 0 recorded, {NUM_RUNS} to run at scale smoke" in result.stdout
-    *_, table, claims = re.split(r"\n(?=table7|Claims of)", result.stdout.rstrip())
-    assert table.startswith("table7 at scale smoke") and "supervised, contextual" in table
-    assert claims.startswith("Claims of table7") and "\n" not in claims
-    ids = {path.stem for path in (home / "records").glob("*.json")}
-    assert len(ids) == NUM_RUNS
-    assert_golden("table7", home / "records", ids)
+    assert "1 run requested, 0 recorded, 1 to run at scale smoke" in result.stdout
+    *_, table, claims = re.split(rf"\n(?={NAME}|Claims of)", result.stdout.rstrip())
+    assert table.startswith(f"{NAME} at scale smoke") and "α = 0.5" in table
+    assert claims.startswith(f"Claims of {NAME}") and "\n" not in claims
+    (path,) = (home / "records").glob("*.json")
+    assert_golden(NAME, home / "records", {path.stem})
 
 
 def test_second_call_trains_nothing(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,19 +43,19 @@ def test_second_call_trains_nothing(smoke: Smoke, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("REPRO_HOME", str(home))
     monkeypatch.setenv("COLUMNS", "200")
     before = {path.name: path.read_bytes() for path in (home / "records").iterdir()}
-    status, _, table = run_command("run", "table7", "--scale", "smoke").partition("\n")
-    assert f"{NUM_RUNS} recorded, 0 to run" in status
-    assert "table7 at scale smoke" in table and first.stdout.endswith(table)
-    assert run_command("show", "table7", "--scale", "smoke") == table
+    status, _, table = run_command("run", NAME, "--scale", "smoke").partition("\n")
+    assert "1 recorded, 0 to run" in status
+    assert f"{NAME} at scale smoke" in table and first.stdout.endswith(table)
+    assert run_command("show", NAME, "--scale", "smoke") == table
     assert {path.name: path.read_bytes() for path in (home / "records").iterdir()} == before
 
 
 def test_show_gives_every_format(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_HOME", str(smoke[0]))
-    words = ("show", "table7", "--scale", "smoke")
-    assert "| unsupervised, plain | paper |" in run_command(*words, "--format", "md")
+    words = ("show", NAME, "--scale", "smoke")
+    assert "| α = 0.5 | paper |" in run_command(*words, "--format", "md")
     assert r"\begin{tabular}" in run_command(*words, "--format", "latex")
-    assert '"unsupervised, plain",paper,,48.0' in run_command(*words, "--format", "csv")
+    assert "α = 0.5,paper,,,44.2" in run_command(*words, "--format", "csv")
     assert json.loads(run_command(*words, "--json"))["claims"]
 
 
