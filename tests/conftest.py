@@ -16,11 +16,9 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Point REPRO_HOME, in this process and its children, at a fresh folder."""
     home = tmp_path / "home"
     monkeypatch.setenv("REPRO_HOME", str(home))
-    # --data-dir sets REPRO_DATA in this process. Setting it first makes monkeypatch restore it after the test.
     # The width of a table must not depend on the terminal that started the tests.
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setenv("REPRO_DATA", "")
-    monkeypatch.delenv("REPRO_DATA")
+    monkeypatch.delenv("REPRO_DATA", raising=False)
     # Each command starts without records that were already reported as damaged.
     monkeypatch.setattr("repro.records.store._NAMED", set())
     return home

@@ -22,8 +22,6 @@ Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION)]
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds (default: those of the artefact)")]
 AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="use every seed of the published results")]
-Unpublished = Annotated[bool, typer.Option("--unpublished", help="use all seeds without a published record")]
-ALL_PUBLISHED = "nothing is missing: every record is published"
 ContextSeed = Annotated[
     int,
     typer.Option(min=0, max=2**32 - 1, help="seed for drawing the context documents, with the name of the collection"),

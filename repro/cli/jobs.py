@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +12,6 @@ import typer
 from rich.live import Live
 
 from repro.cli.common import (
-    ALL_PUBLISHED,
     EXIT_NOT_RUN,
     AllSeeds,
     AsJson,
@@ -21,20 +19,19 @@ from repro.cli.common import (
     Named,
     Scale,
     Seeds,
-    Unpublished,
     What,
     print_json,
     print_line,
     print_progress,
 )
-from repro.records.lookup import ID_PREFIX, find_run_by_id, get_sweep_name, resolve_runs, split_words
-from repro.spec.registry import artefacts
+from repro.records.lookup import ID_PREFIX, find_run_by_id, get_sweep_name, resolve_runs
 from repro.spec.scales import get_scale
 from repro.storage.paths import check_home
-from repro.text import count_noun, format_bytes, format_suggestion, shorten
+from repro.text import count_noun, format_bytes
 
-WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or names of data sets")]
-DataDir = Annotated[Path | None, typer.Option(help="folder of local copies of data (default: REPRO_DATA, or out/data)")]
+WhatToFetch = Annotated[
+    list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or data sets (kept in REPRO_DATA)")
+]
 REFRESH_SECONDS = 2.0
 
 
@@ -43,7 +40,6 @@ def launch(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    unpublished: Unpublished = False,
     on: Annotated[str | None, typer.Option(help="local or slurm (default: as in the profile)")] = None,
     profile: Annotated[str | None, typer.Option(help="machine and resources (see slurm/README.md)")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="also start failed and cancelled runs")] = False,
@@ -58,9 +54,7 @@ def launch(
 
     job_profile = choose(profile, on)
     sweep = get_sweep_name(what, scale)
-    runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
-    if unpublished and not runs:
-        return print_line(ALL_PUBLISHED)
+    runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     if dry_run:
         return _print_scripts(list(launches.scripts(runs, job_profile, sweep=sweep, retry=retry)))
     check_home()
@@ -201,14 +195,12 @@ def fetch(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    unpublished: Unpublished = False,
-    data_dir: DataDir = None,
     hub_id: Annotated[
         str | None, typer.Option("--from", help="for one data set: the dataset on the hub to fetch it from")
     ] = None,
 ) -> None:
     """Download the requirements of runs, or declared data sets by name. Needs a network. If interrupted, it resumes."""
-    needs = _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
+    needs = _list_needs(what, scale=scale, seeds=seed, all_seeds=all_seeds)
     if hub_id is not None:
         from repro.data.paper.hub import SOURCES
         from repro.data.paper.local_copies import fetch as fetch_source
@@ -230,15 +222,13 @@ def verify(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    unpublished: Unpublished = False,
-    data_dir: DataDir = None,
 ) -> None:
     """Check that all requirements are here and unchanged, so that runs need no network. Exit code 2: one is missing.
 
     A corpus that a run builds without a network is not missing.
     """
     is_complete = True
-    for need in _list_needs(what, data_dir, scale=scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished):
+    for need in _list_needs(what, scale=scale, seeds=seed, all_seeds=all_seeds):
         is_here, problems = need.is_here(), need.problems()
         is_good = (is_here or need.is_made_here) and not problems
         details = "" if is_good and is_here else ": " + "; ".join(problems or [need.how])
@@ -248,22 +238,13 @@ def verify(
         raise typer.Exit(EXIT_NOT_RUN)
 
 
-def _list_needs(what: list[str] | None, data_dir: Path | None, **selection: Any) -> list[Any]:
+def _list_needs(what: list[str] | None, **selection: Any) -> list[Any]:
     """Return the selected data sets, and the requirements of the runs that `selection` selects (see `resolve_runs`)."""
     from repro.data.paper.local_copies import list_source_names
     from repro.planning.requirements import list_requirements, list_source_requirements
 
-    if data_dir is not None:
-        os.environ["REPRO_DATA"] = str(data_dir)
     sources = [name for name in what or () if name in list_source_names()]
     run_selectors = [name for name in what or () if name not in sources]
-    for name in split_words(run_selectors)[1]:
-        if name not in artefacts() and run_selectors != ["all"]:
-            hint = format_suggestion(name, [*artefacts(), *list_source_names()])
-            raise ValueError(
-                f"{shorten(repr(name))} is neither an artefact (`repro list` shows them) nor data{hint}; data are "
-                f"{', '.join(list_source_names())}"
-            )
     needs = [need for name in sources for need in list_source_requirements(name)]
     # Only data sets were named, so no run is selected.
     if sources and not run_selectors:

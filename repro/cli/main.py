@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from repro.cli.common import (
-    ALL_PUBLISHED,
     EXIT_NOT_RUN,
     AllSeeds,
     AsJson,
     Named,
     Scale,
     Seeds,
-    Unpublished,
     What,
     print_json,
     print_line,
@@ -143,7 +141,6 @@ def plan(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    unpublished: Unpublished = False,
     profile: Annotated[str, typer.Option(help="machine and resources (see slurm/README.md)")] = "here",
     as_json: AsJson = False,
 ) -> None:
@@ -154,13 +151,11 @@ def plan(
 
     job_profile = load_profile(profile)
     gpus = list_visible_gpus() if job_profile.on == "local" else []
-    runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds, is_unpublished=unpublished)
-    if unpublished and not runs and not as_json:
-        return print_line(ALL_PUBLISHED)
+    runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     made_plan = make_profile_plan(runs, job_profile, gpus)
     if as_json:
         return print_json(made_plan.as_dict() | {"beyond_profile": list(list_exceeded_limits(made_plan, job_profile))})
-    seeds = [] if seed or all_seeds or unpublished else describe_seeds(what, scale)
+    seeds = [] if seed or all_seeds else describe_seeds(what, scale)
     for line in (*seeds, *made_plan.lines(), *list_exceeded_limits(made_plan, job_profile)):
         print(line)
 

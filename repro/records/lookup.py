@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro.records.store import split_recorded, try_read_record
+from repro.records.store import try_read_record
 from repro.spec import Experiment, Run, depends_on_seed, run_from_fields
 from repro.spec.axes import describe_grid, expand, is_axis, parse_axes
 from repro.spec.identity import run_from_record, run_id
@@ -37,7 +37,6 @@ def resolve_runs(
     *,
     seeds: Sequence[int] | None = None,
     all_seeds: bool = False,
-    is_unpublished: bool = False,
 ) -> list[Run]:
     """Return the runs of some arguments. Runs that are named twice are returned twice.
 
@@ -47,7 +46,6 @@ def resolve_runs(
         scale: the scale of the artefacts.
         seeds: the seeds of the artefacts, by default the local seeds. Runs that depend on no seed are always included.
         all_seeds: whether to include all seeds.
-        is_unpublished: whether to include all seeds, and then drop the runs with a published record.
 
     Raises:
         ValueError: for an unknown artefact, scale or field, for a seed that no run of the artefacts has, and for
@@ -63,10 +61,10 @@ def resolve_runs(
         if seeds and "seed" in axes:
             raise ValueError(f"--seed {list(seeds)} and seed=… do not go together: give one of them")
         # Axes vary the runs of the other arguments, which are resolved first.
-        rows = resolve_runs(selectors, scale, seeds=seeds, all_seeds=all_seeds or (is_unpublished and not seeds))
+        rows = resolve_runs(selectors, scale, seeds=seeds, all_seeds=all_seeds)
         runs = _pin_imported_content(expand(rows, axes))
         print(describe_grid(axes, rows, runs), file=sys.stderr)
-        return split_recorded(runs, [get_published_records()])[1] if is_unpublished else runs
+        return runs
     files_and_ids, artefacts = split_words(arguments)
     has_artefacts = bool(artefacts) or not files_and_ids
     if seeds and all_seeds:
@@ -75,8 +73,7 @@ def resolve_runs(
         raise ValueError(f"--seed {list(seeds)} chooses among the runs of artefacts; run ids and files have their own")
     artefact_runs: list[Run] = []
     for experiment in resolve_experiments(artefacts) if has_artefacts else ():
-        includes_all = all_seeds or is_unpublished or seeds
-        candidates = experiment.runs(scale) if includes_all else experiment.local_runs(scale)
+        candidates = experiment.runs(scale) if all_seeds or seeds else experiment.local_runs(scale)
         artefact_runs += [run for run in candidates if not seeds or run.seed in seeds or not depends_on_seed(run)]
     # A seed that exists for only some artefacts is accepted. One that exists for none is a mistake.
     missing_seeds = sorted({*(seeds or ())} - {run.seed for run in artefact_runs if depends_on_seed(run)})
@@ -86,7 +83,7 @@ def resolve_runs(
     runs += artefact_runs
     if missing_seeds or not runs:
         raise ValueError(_describe_no_run(artefacts or arguments or ["all"], artefacts, scale, missing_seeds))
-    return split_recorded(runs, [get_published_records()])[1] if is_unpublished else runs
+    return runs
 
 
 def describe_seeds(arguments: Sequence[str] | None, scale: str) -> list[str]:

@@ -397,8 +397,7 @@ def base(scale: str, /, **changes: Any) -> Run:
         ValueError: for an unknown scale or field, or if the folder is not a valid encoder.
     """
     check_fields(changes, "base()")
-    changes = resolve_encoders(changes, is_stored=len(changes) >= len(FIELDS))
-    return Run(**{"scale": scale, **values_at(scale, FIELDS), **changes})
+    return Run(**{"scale": scale, **values_at(scale, FIELDS), **resolve_encoders(changes)})
 
 
 def run_from_fields(fields: Mapping[str, Any]) -> Run:

@@ -71,57 +71,42 @@ MINILM_TOKENS = 256
 """Number of tokens that MiniLM reads of a text outside a run."""
 
 
-def resolve_encoders(fields: Mapping[str, Any], *, is_stored: bool = False) -> dict[str, Any]:
+def resolve_encoders(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a run with the names of its encoders, and with the sizes of its start as defaults.
 
     A folder becomes the NAME@DIGEST of its encoder. Hub ids and names such as "words" stay as they are.
-
-    Args:
-        fields: the fields that were typed, or those of a row of a runs file.
-        is_stored: whether the row holds every field, as a stored run does. Then a path is a folder only if it cannot be
-            a hub id.
 
     Raises:
         ValueError: if the folder is not an encoder that a run can start from. The message names file and field.
     """
     fields = dict(fields)
-    for name in ("surrogate", "filter_model"):
-        model = fields.get(name)
-        if not isinstance(model, str) or model in FROM_WHEELS:
-            continue
-        # ORGANISATION/NAME may be a hub id: `check_model_name` asks for ./ORGANISATION/NAME if it is a folder too
-        is_plain_folder = not is_stored and "/" not in model and _is_folder(model)
-        if _looks_like_path(model) or is_plain_folder:
-            fields[name] = register_encoder(Path(model), is_start=False).name
+    for name in ("surrogate", "filter_model", "start"):
+        value = fields.get(name)
+        if isinstance(value, str) and value not in (*FROM_WORDS, *FROM_WHEELS) and _is_folder(value):
+            fields[name] = register_encoder(Path(value), is_start=name == "start").name
     start = fields.get("start")
-    if not isinstance(start, str) or start in FROM_WORDS:
+    if not isinstance(start, str):
         return fields
-    if start == MINILM.name:
-        encoder: Encoder | None = MINILM
-    elif LOCAL_NAME.fullmatch(start):
-        encoder = find_encoder(start)
-    elif _looks_like_path(start) or (not is_stored and _is_folder(start)):
-        encoder = register_encoder(Path(start), is_start=True)
-    else:
-        encoder = None
+    encoder = MINILM if start == MINILM.name else find_encoder(start)
     if encoder is None:
         return fields
     if not encoder.backbone:
         raise ValueError(f"start={start!r} was named as a surrogate or filter model: name its folder, start=FOLDER")
-    return {**encoder.fields, **fields, "start": encoder.name}
+    return {**encoder.fields, **fields}
 
 
 def _is_folder(name: str) -> bool:
-    """Return whether a name is a folder. A name that no file system accepts is none."""
+    """Return whether a name is a folder.
+
+    ORGANISATION/NAME is a hub id. If it is a folder, too, `check_model_name` requests ./ORGANISATION/NAME.
+    """
+    if name.startswith(("/", "./", "../", "~")):
+        return True
     try:
-        return Path(name).is_dir()
+        return "/" not in name and Path(name).is_dir()
     except OSError:
+        # no file system accepts this name
         return False
-
-
-def _looks_like_path(name: str) -> bool:
-    """Return whether a name can only be a path, because no hub id looks like it."""
-    return name.startswith(("/", "./", "../", "~")) or name in (".", "..")
 
 
 def check_start(run: Any) -> None:
@@ -204,11 +189,7 @@ def register_encoder(folder: Path, *, is_start: bool) -> Encoder:
 
 
 def _make_name(folder: Path, digest: str) -> str:
-    name = folder.name
-    # models--OWNER--NAME/snapshots/COMMIT in the cache of the hub
-    if folder.parent.name == "snapshots" and folder.parents[1].name.startswith("models--"):
-        name = folder.parents[1].name.rpartition("--")[2]
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or "encoder"
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-") or "encoder"
     return f"{slug[:60]}@{digest[:12]}"
 
 

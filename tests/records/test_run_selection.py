@@ -57,19 +57,6 @@ def test_local_seeds_may_depend_on_artefact() -> None:
     assert {run.seed for run in resolve_runs(["table1"], "lab")} == {0, 1}  # runs without a random seed have seed 0
 
 
-def test_unpublished_means_missing_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.records.lookup.get_published_records", lambda: tmp_path)
-    first, *others = resolve_runs(["figure14"], "smoke", all_seeds=True)
-    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == [first, *others]
-    for run in others:
-        write_record(tmp_path, run, metrics={}, arrays={}, provenance={})
-    assert resolve_runs(["figure14"], "smoke", is_unpublished=True) == [first]
-    assert resolve_runs(["figure14"], "smoke", seeds=[first.seed + 1], is_unpublished=True) == []
-    write_record(tmp_path, first, metrics={}, arrays={}, provenance={})
-    output = run_command("plan", "figure14", "--scale", "smoke", "--unpublished")
-    assert output == "nothing is missing: every record is published\n"
-
-
 def test_untrainable_runs_are_refused_first(tmp_path: Path) -> None:
     path = tmp_path / "grid.json"
     path.write_text(json.dumps([{"scale": "desk"}, {"scale": "desk", "num_steps": 24}]))

@@ -66,7 +66,7 @@ def check_suite(suite: str) -> None:
         label = "truncated BEIR" if suite == "beir" else suite
         raise ValueError(
             f"suite {suite!r}: {missing} of {label} (archives of about {size} MB) are not in {get_data_folder() / 'beir'}; on "
-            f"a machine with internet: repro fetch {suite} --data-dir {shlex.quote(str(get_data_folder()))}"
+            f"a machine with internet: REPRO_DATA={shlex.quote(str(get_data_folder()))} repro fetch {suite}"
         )
 
 

@@ -229,7 +229,7 @@ def get_local_copy(name: str) -> Path:
     if not any(list_pair_files(folder)):
         raise ValueError(
             f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
-            f"repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}, or hf download {source.hub_ids[0]} "
+            f"REPRO_DATA={shlex.quote(str(folder.parent))} repro fetch {name}, or hf download {source.hub_ids[0]} "
             f"--repo-type dataset --local-dir {shlex.quote(str(folder))}"
         )
     if reason := find_incomplete_reason(name, folder):
@@ -244,7 +244,7 @@ def find_incomplete_reason(name: str, folder: Path) -> str:
     if (folder / CHECKSUMS).is_file():
         return ""
     if (folder / FETCHING).is_file():
-        remedy = f"resume on a machine with internet: repro fetch {name} --data-dir {shlex.quote(str(folder.parent))}"
+        remedy = f"resume on a machine with internet: REPRO_DATA={shlex.quote(str(folder.parent))} repro fetch {name}"
         return f"{name} in {folder} is incomplete: {folder / FETCHING} exists; {remedy}"
     # a partial file of the hub's client
     partial = next(folder.rglob("*.incomplete"), None)
