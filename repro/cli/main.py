@@ -316,7 +316,7 @@ def report(
 ) -> None:
     """Write an HTML page that works offline: the main results, then the claims and every artefact of each scale."""
     from repro.cli.figures import draw_forest, draw_svg
-    from repro.cli.regenerate import FRONT_SCALE, FRONT_TABLE, draw_gains
+    from repro.cli.regenerate import draw_front_gains
     from repro.report.html import write_report
     from repro.report.markdown_pages import HEADLINE_SCALES
     from repro.report.sections import make_scale_report
@@ -325,7 +325,7 @@ def report(
         make_scale_report(name, track_progress(experiments(), name), draw_svg, draw_forest)
         for name in [get_scale(name).name for name in scale or HEADLINE_SCALES]
     )
-    print_line(f"written: {write_report(out, scales, draw_gains(FRONT_TABLE, FRONT_SCALE)['light'])}")
+    print_line(f"written: {write_report(out, scales, draw_front_gains()['light'])}")
 
 
 @app.command()

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from repro.records.golden import SCALE, get_golden_path, list_golden_runs, list_without_golden, write_golden
 from repro.records.store import read_record
@@ -23,7 +22,6 @@ from repro.text import count_noun, format_spans
 FRONT_TABLE, FRONT_SCALE = "table1_unfiltered", "mini"
 """The table and scale of the picture on the front page and at the top of the report."""
 GAINS_COLUMN = "NDCG@10"
-TITLES = {"table1": "Table 1", "table1_unfiltered": "Table 1 without the filter"}
 
 
 def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
@@ -59,12 +57,24 @@ def make_front_pictures() -> dict[Path, str]:
     The result is empty while records are missing.
     """
     folder = CHECKOUT / "experiments" / "pictures"
-    return {folder / f"{FRONT_TABLE}-{theme}.svg": text for theme, text in draw_gains(FRONT_TABLE, FRONT_SCALE).items()}
+    return {folder / f"{FRONT_TABLE}-{theme}.svg": text for theme, text in draw_front_gains().items()}
 
 
-def draw_gains(name: str, scale: str) -> dict[str, str]:
-    """Return the picture of the gain of each row of a table, as SVG text by theme. Empty while records are missing."""
-    rows, labels = _list_gains(name, scale)
+def draw_front_gains() -> dict[str, str]:
+    """Return the picture of the gain of each row of the front page's table, as SVG text by theme.
+
+    The result is empty while records are missing. The first claim about the rows at this scale names the seeds.
+    """
+    from repro.report.artefacts import load_records
+    from repro.report.gallery import list_gain_rows
+
+    experiment, table = artefacts()[FRONT_TABLE]
+    assert isinstance(table, Table), f"{FRONT_TABLE} is a table"
+    runs = experiment.runs(FRONT_SCALE)
+    claims = (claim for claim in experiment.claims if FRONT_SCALE in (*claim.headlines, *claim.scales))
+    claim = next(claims, None)
+    seeds = claim.declared_seeds(FRONT_SCALE) if claim else ()
+    baseline, rows = list_gain_rows(table, GAINS_COLUMN, runs, load_records(runs, "published"), seeds)
     if not rows:
         return {}
     from repro.cli.figures import use_headless_backend
@@ -73,28 +83,10 @@ def draw_gains(name: str, scale: str) -> dict[str, str]:
     from figures.gains import gains_svg
     from figures.theme import THEMES, recolour
 
-    svg = gains_svg(rows, **labels)
-    return {theme: recolour(svg, theme) for theme in THEMES}
-
-
-def _list_gains(name: str, scale: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the rows of the picture and its words. Both are empty while records are missing."""
-    from repro.report.artefacts import load_records
-    from repro.report.gallery import list_gain_rows
-
-    experiment, table = artefacts()[name]
-    assert isinstance(table, Table), f"{name} is a table"
-    # The first claim about the rows at this scale names the seeds.
-    about_rows = (claim for claim in experiment.claims if scale in claim.headlines or claim.scales == (scale,))
-    claim = next(about_rows, None)
-    if claim is None:
-        return [], {}
-    seeds = claim.declared_seeds(scale)
-    records = load_records(experiment.runs(scale), "published")
-    baseline, rows = list_gain_rows(table, GAINS_COLUMN, experiment.runs(scale), records, seeds)
-    title = f"{TITLES[name]} at scale {scale}: what each row gains"
+    title = f"Table 1 without the filter at scale {FRONT_SCALE}: what each row gains"
     x_label = f"points of {GAINS_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
-    return rows, {"title": title, "x_label": x_label}
+    svg = gains_svg(rows, title=title, x_label=x_label)
+    return {theme: recolour(svg, theme) for theme in THEMES}
 
 
 def make_golden(experiment: Experiment) -> Path:
