@@ -23,8 +23,9 @@ PLAIN_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "mini": 128, "small": 16384
 CONTEXTUAL_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "mini": 128, "small": 512, "large": 512}
 CLUSTER = {"smoke": 8, "desk": 256, "lab": 256, "mini": 256, "small": 512, "large": 512}
 OWN_SCALES = ("desk", "lab")
-SCALES_WITH_DOMAINS = ("smoke", *OWN_SCALES)
 MINI = ("mini",)
+SCALES_WITH_DOMAINS = ("smoke", *OWN_SCALES)
+WITH_DOMAINS = (*SCALES_WITH_DOMAINS, *MINI)
 NOT_MINI = ("smoke", *OWN_SCALES, "small", "large")
 WITH_MINI = (*NOT_MINI, *MINI)
 JUDGED_SCALES = (*OWN_SCALES, "small", "large")
@@ -42,11 +43,13 @@ SOURCE_BATCHES = {"sampler": "domain", "domain_column": "source", "filter": "non
 DOMAIN_BATCHES = {"sampler": "domain", "domain_column": "domain", "filter": "none"}
 NEITHER_RANDOM = {"architecture": "biencoder", "sampler": "random", "filter": "none"}
 NEITHER = {"architecture": "biencoder", **SOURCE_BATCHES}
-ARCHITECTURE = {"architecture": "contextual", **SOURCE_BATCHES}
+# A context-blind model is trained with another sequence dropout.
+CONTEXTUAL: dict[str, Any] = {"architecture": "contextual", "sequence_dropout": base("mini").sequence_dropout}
+ARCHITECTURE = CONTEXTUAL | SOURCE_BATCHES
 NEITHER_DOMAIN = {"architecture": "biencoder", **DOMAIN_BATCHES, "measure": "retrieval"}
-ARCHITECTURE_DOMAIN = {"architecture": "contextual", **DOMAIN_BATCHES, "measure": "retrieval"}
-BATCHES = {"architecture": "biencoder", "sampler": "cluster", "packing": "greedy", "filter": "surrogate"}
-BOTH = {"architecture": "contextual", "sampler": "cluster", "packing": "greedy", "filter": "surrogate"}
+ARCHITECTURE_DOMAIN = CONTEXTUAL | DOMAIN_BATCHES | {"measure": "retrieval"}
+CLUSTERS = {"sampler": "cluster", "packing": "greedy", "filter": "surrogate"}
+BATCHES, BOTH = {"architecture": "biencoder"} | CLUSTERS, CONTEXTUAL | CLUSTERS
 BM25 = {"architecture": "bm25"}
 SURROGATE = {"architecture": "surrogate"}
 WHITENED = {"measure": "whitening"}
@@ -58,21 +61,14 @@ MINILM = {"architecture": "surrogate", "surrogate": "minilm"}
 MINILM_TOKENS = 256
 """The sequence length of the original MiniLM."""
 
-# Rows of mini (see the claims P): block A, then block B. Contextual models are distinguished from context-blind ones.
-WITH_CONTEXT = {"sequence_dropout": base("mini").sequence_dropout}
-BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}
+BLIND = fresh.CONTEXT_BLIND
 BLIND_DOMAIN = ARCHITECTURE_DOMAIN | BLIND
-DOMAIN_WITH_CONTEXT, SOURCE_WITH_CONTEXT, BOTH_WITH_CONTEXT = (
-    row | WITH_CONTEXT for row in (ARCHITECTURE_DOMAIN, ARCHITECTURE, BOTH)
+MINI_ROWS: tuple[dict[str, Any], ...] = (
+    *(NEITHER_DOMAIN, ARCHITECTURE_DOMAIN, BLIND_DOMAIN),
+    # both under all contexts, because figure 16 shows the same runs
+    *(NEITHER, ARCHITECTURE | {"test_contexts": "own+random"}, BATCHES, BOTH),
 )
-BLOCK_A: tuple[dict[str, Any], ...] = (NEITHER_DOMAIN, DOMAIN_WITH_CONTEXT, BLIND_DOMAIN)
-BLOCK_B: tuple[dict[str, Any], ...] = (
-    NEITHER,
-    SOURCE_WITH_CONTEXT | {"test_contexts": "own+random"},
-    BATCHES,
-    # under all contexts, because figure 16 shows the same runs
-    BOTH_WITH_CONTEXT,
-)
+"""The rows of mini, see the claims P."""
 
 
 def seeds_at(scale: str, extra_desk_seeds: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -116,9 +112,9 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def list_mini_runs() -> tuple[Run, ...]:
-    """Return the reference systems, then all rows seed by seed, with block A before block B."""
+    """Return the reference systems, then all rows seed by seed."""
     references: tuple[dict[str, Any], ...] = (BM25, SURROGATE, MINILM, MINILM | {"max_tokens": MINILM_TOKENS})
-    rows = [(row, seed) for seed in MINI_SEEDS for row in (*BLOCK_A, *BLOCK_B)]
+    rows = [(row, seed) for seed in MINI_SEEDS for row in MINI_ROWS]
     # These repeat training runs from above with another measure, so nothing is trained twice.
     whitened = (row | WHITENED for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN))
     rows += [(row, seed) for row in whitened for seed in WHITENED_SEEDS["mini"]]
@@ -190,7 +186,7 @@ TABLE = Table(
             paper=make_printed_row(0.39, 90.3, 59.9, 16384),
         ),
         Row(label="neither (random batches)", runs=pick(**NEITHER_RANDOM), scales=NOT_MINI),
-        Row(label="neither (one domain per batch)", runs=pick(**NEITHER_DOMAIN), scales=(*SCALES_WITH_DOMAINS, *MINI)),
+        Row(label="neither (one domain per batch)", runs=pick(**NEITHER_DOMAIN), scales=WITH_DOMAINS),
         Row(
             label="biencoder, whitened by its corpus (ours)",
             runs=pick(**NEITHER_DOMAIN | WHITENED),
@@ -202,21 +198,19 @@ TABLE = Table(
             label="contextual architecture", runs=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)
         ),
         *make_other_context_rows(ARCHITECTURE, NOT_MINI),
-        make_random_context_row(SOURCE_WITH_CONTEXT),
-        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
-        *make_other_context_rows(ARCHITECTURE_DOMAIN, SCALES_WITH_DOMAINS),
+        make_random_context_row(ARCHITECTURE),
         Row(
             label="contextual, in-corpus, whitened (ours)",
             runs=pick(**ARCHITECTURE_DOMAIN | WHITENED),
             context="whitened",
             scales=tuple(WHITENED_SEEDS),
         ),
-        Row(label="architecture, one domain per batch", runs=pick(**DOMAIN_WITH_CONTEXT), scales=MINI),
-        make_random_context_row(DOMAIN_WITH_CONTEXT),
-        *make_other_context_rows(DOMAIN_WITH_CONTEXT, MINI),
+        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
+        make_random_context_row(ARCHITECTURE_DOMAIN),
+        *make_other_context_rows(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
         Row(label="· context-blind, one domain per batch", runs=pick(**BLIND_DOMAIN), context="null", scales=MINI),
         Row(label="both", runs=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
-        make_random_context_row(BOTH_WITH_CONTEXT),
+        make_random_context_row(BOTH),
         *make_other_context_rows(BOTH),
         Row(label="BM25 (reference)", runs=pick(**BM25)),
         Row(label="surrogate (reference)", runs=pick(**WORDS)),
@@ -252,8 +246,7 @@ CONTEXT_TABLE = Table(
     ),
     rows=(
         Row(label="contextual architecture", runs=pick(**ARCHITECTURE)),
-        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=SCALES_WITH_DOMAINS),
-        Row(label="architecture, one domain per batch", runs=pick(**DOMAIN_WITH_CONTEXT), scales=MINI),
+        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
         Row(label="both", runs=pick(**BOTH)),
     ),
 )
@@ -429,7 +422,7 @@ REFERENCES_MINI: tuple[dict[str, Any], ...] = (
     BM25,
     *(MINILM | {"max_tokens": size} for size in (base("mini").max_tokens, MINILM_TOKENS)),
 )
-OWN_MINI = term(NDCG, **DOMAIN_WITH_CONTEXT)
+OWN_MINI = term(NDCG, **ARCHITECTURE_DOMAIN)
 PRETRAINED = tuple(
     Claim.order(id, statement, pairs=pairs, source=source, stated="2026-11-25", scales=MINI, **BELOW_PAPERS_GAINS)
     for id, statement, pairs, source in (
@@ -449,7 +442,7 @@ PRETRAINED = tuple(
         (
             "P.c",
             "from a pretrained start, documents of the searched corpus as context beat random training documents",
-            [(OWN_MINI, term(under("random"), **DOMAIN_WITH_CONTEXT))],
+            [(OWN_MINI, term(under("random"), **ARCHITECTURE_DOMAIN))],
             "Table 2",
         ),
         (
@@ -461,7 +454,7 @@ PRETRAINED = tuple(
         (
             "P.e",
             "from a pretrained start, contextual batches and the architecture together beat each alone",
-            [(term(NDCG, **BOTH_WITH_CONTEXT), term(NDCG, **row)) for row in (BATCHES, SOURCE_WITH_CONTEXT)],
+            [(term(NDCG, **BOTH), term(NDCG, **row)) for row in (BATCHES, ARCHITECTURE)],
             "Table 1",
         ),
         (

@@ -35,8 +35,8 @@ WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("clusters by MiniLM, no filter", UNFILTERED | {"surrogate": MINILM}),
 )
 CONTEXTS = {"test_contexts": "own+random"}
-ARCHITECTURE = table1.SOURCE_WITH_CONTEXT | CONTEXTS
-BOTH = table1.BOTH_WITH_CONTEXT | CONTEXTS | NO_FILTER
+ARCHITECTURE = table1.ARCHITECTURE | CONTEXTS
+BOTH = table1.BOTH | CONTEXTS | NO_FILTER
 CONTEXT_BLIND = BOTH | table1.BLIND
 ROWS = (table1.NEITHER, UNFILTERED, BOTH, CONTEXT_BLIND, ARCHITECTURE, CLUSTERS)
 

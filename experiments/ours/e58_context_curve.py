@@ -36,7 +36,7 @@ FREQUENCY_SEEDS = (1, 2, 3, 4, 5)
 ALL_PAIRS = {"num_pairs": None}
 
 BIENCODER = table1.NEITHER_DOMAIN | ALL_PAIRS
-CONTEXTUAL = table1.DOMAIN_WITH_CONTEXT | ALL_PAIRS | {"test_contexts": "own+random", "pooling": "mean"}
+CONTEXTUAL = table1.ARCHITECTURE_DOMAIN | ALL_PAIRS | {"test_contexts": "own+random", "pooling": "mean"}
 BLIND = table1.BLIND_DOMAIN | ALL_PAIRS
 FREQUENCY = CONTEXTUAL | {"pooling": "frequency"}
 """The best way to use the corpus on validation collections (experiment 55): tokens are weighted by how often they occur."""
