@@ -129,8 +129,6 @@ class ContextProbe:
     moved: dict[str, list[float]] = field(default_factory=dict)
     shares_K3: list[np.ndarray] = field(default_factory=list)
     even_3: list[np.ndarray] = field(default_factory=list)
-    # embedded contexts, by corpus and role
-    _contexts: dict[tuple[str | None, str], Any] = field(default_factory=dict)
 
     def add(self, encoder: Encoder, collection: Collection, sources: Mapping[str, Retrieval | None]) -> None:
         """Add one collection. `sources` are the corpora of its other contexts."""
@@ -138,32 +136,27 @@ class ContextProbe:
         # Drawn independently of the context, so that watched documents do not depend on the number of contexts.
         order = make_rng(self.seed, "documents that are watched", retrieval.name).permutation(len(retrieval.documents))
         texts = [retrieval.documents[index] for index in order[:NUM_MOVED]]
-        self._set(encoder, "own", retrieval, role)
-        own_ND = encoder.encode(texts, role)
+
+        def encode_under(kind: str, source: Retrieval | None) -> np.ndarray:
+            context = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
+            encoder.set_context(context.texts, self.seed, role)
+            return encoder.encode(texts, role)
+
+        own_ND = encode_under(OWN, retrieval)
         self._add_attention(encoder, retrieval, texts[:NUM_WATCHED], role)
         for kind in self.kinds:
-            self._set(encoder, kind, sources.get(kind), role)
-            self.moved.setdefault(kind, []).append(compute_cosine_distance(own_ND, encoder.encode(texts, role)))
-
-    def _set(self, encoder: Encoder, kind: str, source: Retrieval | None, role: str) -> None:
-        """Set a context. A corpus that serves as own and as wrong context is embedded once."""
-        model, key = unwrap_contextual_model(encoder), (None if source is None else source.name, role)
-        if model is not None and key in self._contexts:
-            # By name and role: the same documents with another prompt have other vectors.
-            model.context_CE = self._contexts[key]
-            return
-        context = draw_context(kind, source, num_contexts=self.num_contexts, seed=self.seed)
-        encoder.set_context(context.texts, self.seed, role)
-        if model is not None:
-            self._contexts[key] = model.context_CE
+            moved = compute_cosine_distance(own_ND, encode_under(kind, sources.get(kind)))
+            self.moved.setdefault(kind, []).append(moved)
 
     def _add_attention(self, encoder: Encoder, retrieval: Retrieval, texts: Sequence[str], role: str) -> None:
         """Store the current context vectors and the attention to them, if the encoder is one of our models."""
-        model = unwrap_contextual_model(encoder)
-        if model is None:
-            return
         from repro.model.attention import compute_attention_shares
+        from repro.model.contextual import ContextualModel
         from repro.model.texts import make_texts
+
+        model = getattr(encoder, "model", encoder)
+        if not isinstance(model, ContextualModel):
+            return
 
         self.vectors_CD.append(compute_distinct_vectors(model, min(self.num_contexts, len(retrieval.documents))))
         tokens = model.tokenize(texts, role)
@@ -192,14 +185,6 @@ class ContextProbe:
                 parts = zip(("contexts", "prompts", "text"), shares_3, strict=True)
                 metrics |= {f"attention/{name}/{part}": float(share) for part, share in parts}
         return metrics
-
-
-def unwrap_contextual_model(encoder: Encoder) -> ContextualModel | None:
-    """Return the contextual model that an encoder wraps, or None if there is none."""
-    from repro.model.contextual import ContextualModel
-
-    model = getattr(encoder, "model", encoder)
-    return model if isinstance(model, ContextualModel) else None
 
 
 def compute_cosine_distance(first_ND: np.ndarray, second_ND: np.ndarray) -> float:

@@ -19,7 +19,6 @@ Shapes: C drawn clusters, N pairs, M pairs of one cluster, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -128,23 +127,15 @@ def _draw_from_own_domain(codes_N: np.ndarray, drawn_A: np.ndarray, generator: n
 
 def _describe_neighbours(
     pairs: Any, rows_S: np.ndarray, query_D: np.ndarray, documents_SD: np.ndarray
-) -> list[Mapping[str, str | float]]:
+) -> list[dict[str, str | float]]:
     """Return the texts of a pair, whose row comes first, and of its neighbours, for the report."""
     document_D = documents_SD[0]
-    domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows_S]]
-    texts = zip(pairs.texts("query", rows_S), pairs.texts("document", rows_S), domains, documents_SD, strict=True)
     # The first row is the pair itself.
     are_near = [as_near(query_D @ vector_D, query_D, document_D) for vector_D in documents_SD[1:]]
     answers = ["it is", *("yes" if is_near else "no" for is_near in are_near)]
     return [
-        {
-            "query": query,
-            "document": document,
-            "domain": domain,
-            "similarity": round(float(document_D @ vector_D), 3),
-            "may be a positive": answer,
-        }
-        for answer, (query, document, domain, vector_D) in zip(answers, texts, strict=True)
+        text | {"similarity": round(float(document_D @ vector_D), 3), "may be a positive": answer}
+        for text, vector_D, answer in zip(_describe_pairs(pairs, rows_S), documents_SD, answers, strict=True)
     ]
 
 
@@ -183,7 +174,7 @@ def measure_cluster(inputs: Inputs, model: Encoder | None, folder: Path) -> Meas
     # The pairs to show come from the drawn cluster whose size is nearest to the requested one.
     index = int(np.argmin(np.abs(sizes[drawn_C] - (run.cluster_size or 0))))
     members = np.flatnonzero(assignment_N == drawn_C[index])
-    examples = _describe_pairs(inputs, generator.choice(members, min(NUM_SHOWN, len(members)), replace=False))
+    examples = _describe_pairs(inputs.pairs, generator.choice(members, min(NUM_SHOWN, len(members)), replace=False))
     provenance = {
         "num_clusters": len(drawn_C),
         "num_clusters_in_all": int((sizes > 0).sum()),
@@ -203,8 +194,7 @@ def _compare_pairs(queries_MD: np.ndarray, documents_MD: np.ndarray) -> dict[str
     }
 
 
-def _describe_pairs(inputs: Inputs, rows: np.ndarray) -> list[Mapping[str, str | float]]:
-    pairs = inputs.pairs
+def _describe_pairs(pairs: Any, rows: np.ndarray) -> list[dict[str, str | float]]:
     domains = [pairs.domain_names[code] for code in pairs.domain_codes[rows]]
     texts = zip(pairs.texts("query", rows), pairs.texts("document", rows), domains, strict=True)
     return [{"query": query, "document": document, "domain": domain} for query, document, domain in texts]
