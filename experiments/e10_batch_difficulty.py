@@ -76,6 +76,11 @@ FIGURE = Figure(
     hue="batch_size",
     series=(Row(label="batches", runs=pick(**ALL_PAIRS)),),
 )
+BY_NUM_PAIRS = {
+    "num_pairs": by_scale(SIZES),
+    "batch_size": by_scale(COMPARED_BATCH),
+    "cluster_size": by_scale({scale: list_fitting_sizes(scale) for scale in SIZES}),
+}
 BY_SIZE = Figure(
     name="figure6_sizes",
     title="Batch difficulty by number of pairs that are clustered",
@@ -88,16 +93,7 @@ BY_SIZE = Figure(
     x_label="pairs clustered",
     **LINES,
     hue="cluster_size",
-    series=tuple(
-        Row(
-            label="batches",
-            runs=pick(
-                **MEASURED, num_pairs=sizes, batch_size=COMPARED_BATCH[scale], cluster_size=list_fitting_sizes(scale)
-            ),
-            scales=(scale,),
-        )
-        for scale, sizes in SIZES.items()
-    ),
+    series=(Row(label="batches", runs=pick(**MEASURED | BY_NUM_PAIRS)),),
 )
 
 

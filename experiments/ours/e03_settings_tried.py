@@ -79,11 +79,12 @@ def make_recipe_row(label: str, changes: dict[str, Any], context: str = "own") -
     return Row(label=label, runs=pick(**fields | {"cluster_size": sizes}), context=context)
 
 
-def make_second_phase_row(scale: str, divisor: int, label: str) -> Row:
+def make_second_phase_row(divisor: int, label: str) -> Row:
     """Return the row of a second phase with this fraction of the first phase's learning rate."""
-    phase = SECOND_PHASE | {"pretraining_corpus": PRETRAINING[scale]["pretraining_corpus"]}
-    rate = base(scale).learning_rate / divisor
-    return Row(label=f"second phase, {label}", runs=pick(**phase, learning_rate=rate), scales=(scale,))
+    corpora = by_scale({scale: PRETRAINING[scale]["pretraining_corpus"] for scale in SCALES})
+    rates = by_scale({scale: base(scale).learning_rate / divisor for scale in SCALES})
+    phase = pick(**SECOND_PHASE, pretraining_corpus=corpora, learning_rate=rates)
+    return Row(label=f"second phase, {label}", runs=phase, scales=SCALES)
 
 
 # ---- 2. Designs: each differs from Table 1's contextual model in one field. Only the last changes the architecture.
@@ -209,7 +210,7 @@ RECIPE_TABLE = Table(
     rows=(
         *(make_recipe_row(label, changes) for label, changes in RECIPES),
         make_recipe_row("contextual, one domain per batch; out-of-corpus", ONE_DOMAIN | CONTEXTUAL, context="wrong"),
-        *(make_second_phase_row(scale, divisor, label) for scale in SCALES for divisor, label in DIVISORS.items()),
+        *(make_second_phase_row(divisor, label) for divisor, label in DIVISORS.items()),
     ),
 )
 DESIGN_TABLE = Table(
