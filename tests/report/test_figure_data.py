@@ -92,6 +92,20 @@ def test_axis_may_be_another_metric(tmp_path: Path) -> None:
     assert list_figure_rows(figure, RUNS, [near]) == []
 
 
+def test_series_is_subtracted_by_seed_and_place(records: list[Record]) -> None:
+    """A null context has half of the score. A seed or a place without the other series has no difference."""
+    own, null = LINES.series[:2]
+    figure = replace(
+        LINES, series=(replace(own, minus=null), replace(own, minus=Row(label="64", runs=pick(batch_size=64))))
+    )
+    rows = list_figure_rows(figure, RUNS, records)
+    assert [row[NDCG] for row in rows] == pytest.approx([3.2, 3.7, 6.4, 6.9, 0, 0])
+    assert {row["batch_size"] for row in rows[4:]} == {64}
+    second_seed = replace(null, runs=pick(sampler="random", seed=1))
+    rows = list_figure_rows(replace(LINES, series=(replace(own, minus=second_seed),)), RUNS, records)
+    assert [(row["seed"], row[NDCG]) for row in rows] == [(1, pytest.approx(3.7)), (1, pytest.approx(6.9))]
+
+
 @pytest.mark.parametrize(("kind", "parts", "name"), [("scatter", (), "dataset"), ("own", ("route",), "route")])
 def test_coinciding_points_keep_names(kind: str, parts: tuple[str, ...], name: str, tmp_path: Path) -> None:
     record = write_scored(tmp_path, RUNS[1], **{"desk/a/far": 0.5, "desk/b/far": 0.5})
