@@ -82,7 +82,8 @@ def draw_documents(frame: Any, axes: Any) -> str:
         panel = panels[index]
         panel.plot(rows[x] - centre[0], rows[y] - centre[1], markersize=4, alpha=0.75, **style)
         panel.set(xlim=(-half_width, half_width), ylim=(-half_width, half_width), xticks=(), yticks=())
-        panel.set_title(f"{index + 1}: {_wrap_title(rows['name'].iloc[0])}", fontsize=7, loc="left", pad=3)
+        title = "\n".join(textwrap.wrap(rows["name"].iloc[0], TITLE_WIDTH, max_lines=2, placeholder=" …"))
+        panel.set_title(f"{index + 1}: {title}", fontsize=7, loc="left", pad=3)
     axes = panels["all"]
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.12)
@@ -90,11 +91,6 @@ def draw_documents(frame: Any, axes: Any) -> str:
     axes.set(xlabel=FIGURE_15.x_label, ylabel=FIGURE_15.y_label)
     axes.spines[["top", "right"]].set_visible(False)
     return f"right: each document about {magnification:.0f} times closer, all six alike"
-
-
-def _wrap_title(text: str) -> str:
-    """Return the first words of a text on two lines."""
-    return "\n".join(textwrap.wrap(text, TITLE_WIDTH, max_lines=2, placeholder=" …"))
 
 
 FIGURE_15 = Figure(

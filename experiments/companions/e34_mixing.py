@@ -16,18 +16,13 @@ MORE_SOURCES = {"desk": WIDE, "lab": WIDE}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
-    """Return GTE's first phase for each α. Each batch comes from one source."""
-    return grid(make_mixed_run(scale), mixing_alpha=list_exponents(scale), seed=SEEDS)
+    """Return GTE's first phase for each α, or for one at smoke, whose corpus has one source."""
+    return grid(make_mixed_run(scale), mixing_alpha=ALPHAS if scale != "smoke" else 0.5, seed=SEEDS)
 
 
 def make_mixed_run(scale: str) -> Run:
     """Return GTE's first phase on as many sources as a scale has."""
     return make_first_phase(scale, **MORE_SOURCES.get(scale, {}))
-
-
-def list_exponents(scale: str) -> tuple[float, ...]:
-    """Return the exponents at a scale. The smoke corpus has one source, so one exponent suffices."""
-    return ALPHAS if scale != "smoke" else (0.5,)
 
 
 def at(alpha: float) -> Term:

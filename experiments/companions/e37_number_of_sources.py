@@ -41,18 +41,13 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
 
 
-def count_sources(sources: str | None, num_all: int) -> int:
-    """Return the number of sources named in a run's field."""
-    return num_all if sources is None else sources.count("+") + 1
-
-
 def draw_sources(frame: Any, axes: Any) -> None:
     """Draw a dot per seed at its number of sources, and a line through the means, for each phase."""
     ticks: set[int] = set()
     for (phase, rows), color in zip(frame.groupby("series", sort=False), ("#440154", "#21918c"), strict=False):
         num_all = NUM_ALL if phase == PRE_TRAINING else NUM_ALL_TUNING
         counts = [
-            count_sources(sources if isinstance(sources, str) else None, num_all[scale])
+            sources.count("+") + 1 if isinstance(sources, str) else num_all[scale]
             for sources, scale in zip(rows["sources"], rows["scale"], strict=True)
         ]
         axes.plot(counts, rows["value"], "o", color=color, alpha=0.4)
