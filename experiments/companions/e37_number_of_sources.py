@@ -53,7 +53,8 @@ def draw_sources(frame: Any, axes: Any) -> None:
         axes.plot(counts, rows["value"], "o", color=color, alpha=0.4)
         means = rows.assign(number=counts).groupby("number")["value"].mean()
         label = f"{phase}, mean (n = {rows['seed'].nunique()})"
-        axes.plot(means.index, means, color=color, linewidth=2, label=label)
+        style = "-" if len(means) > 2 else "_"  # two points show no trend
+        axes.plot(means.index, means, style, color=color, linewidth=2, label=label)
         ticks |= set(counts)
     axes.set_xticks(sorted(ticks))
     axes.legend(frameon=False, fontsize="small", loc="lower right")
