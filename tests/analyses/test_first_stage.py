@@ -52,7 +52,6 @@ def score_candidates(measure: Any, candidates: Mapping[str, set[str]], judgement
     ("architecture", "protocol", "system"),
     [
         ("contextual", "rerank", "minilm-words"),
-        ("surrogate", "rerank", "minilm-words"),
         ("bm25", "rerank", "minilm-words"),
         ("surrogate", "rerank-bm25", "bm25"),
     ],
