@@ -15,7 +15,8 @@ SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*
 # The packages of `repro` from the lowest to the highest. A package imports only itself and lower packages.
 PACKAGES = (
     *("text", "seeds", "stopping", "storage", "spec", "data", "model", "batches", "records", "statistics", "evaluate"),
-    *("pipeline", "train", "analyses", "report", "planning", "interop", "execute", "cli", "import_hooks"),
+    *("pipeline", "train", "analyses", "report", "planning", "interop", "execute", "api", "cli"),
+    "import_hooks",
 )
 
 

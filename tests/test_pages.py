@@ -27,6 +27,7 @@ FURTHER = (
     "docs/MRL",
     "docs/COVERAGE",
     "docs/ARTEFACTS",
+    "docs/PYTHON",
     "CHANGELOG",
     "repro/interop/README",
     "slurm/README",

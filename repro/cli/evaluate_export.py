@@ -17,7 +17,7 @@ from repro.cli.common import (
     print_line,
     print_progress,
 )
-from repro.interop.arguments import EXPORT_CONTEXTS, check_evaluation, check_export, check_model
+from repro.interop.arguments import CONTEXTS
 
 Model = Annotated[
     str | None,
@@ -43,7 +43,7 @@ def evaluate(
     model: Model = None,
     compare: Two = None,
     context: Annotated[
-        list[str] | None, typer.Option(help=f"one of {', '.join(EXPORT_CONTEXTS)}, repeatable (default: own)")
+        list[str] | None, typer.Option(help=f"one of {', '.join(CONTEXTS)}, repeatable (default: own)")
     ] = None,
     wrong_from: WrongFrom = None,
     context_seed: ContextSeed = 0,
@@ -69,7 +69,6 @@ def evaluate(
     if (model is None) == (compare is None):
         raise ValueError("name one model with --model M, or two with --compare A B")
     first, second = (str(model), None) if compare is None else compare
-    check_evaluation(suite, compare or (first,), context or ())
     print_progress(f"opening {suite} and {' and '.join(compare or (first,))}")
     from repro.interop.evaluating import EvaluationRequest, run_evaluation
     from repro.report.formats import render
@@ -91,11 +90,9 @@ def evaluate(
     scores = run_evaluation(request, out, progress=print_progress if as_json else print_line)
     if as_json:
         return print_json(scores.as_dict())
-    for line in scores.headlines:
-        print_line(line)
     for view in scores.views():
         render(view)
-    for line in scores.advice:
+    for line in scores.warnings:
         print_line(line)
     print_line(f"scores.json and TREC runs are in {scores.folder}")
 
@@ -106,8 +103,6 @@ def export(
     to: Annotated[str, typer.Option(help="sentence-transformers or transformers")],
 ) -> None:
     """Write a model as a folder that another library opens, with a model card from its record."""
-    check_model(model)
-    check_export(model, folder, to)
     # before torch is loaded, because that takes seconds
     print_progress(f"opening {model}")
     from repro.interop.exporting import export_model
@@ -127,8 +122,6 @@ def adapt(
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
 ) -> None:
     """Whiten an encoder by a corpus, without training, and write a folder that sentence-transformers opens."""
-    check_model(model)
-    check_export(model, to, "sentence-transformers")
     print_progress(f"opening {model}")
     from repro.interop.adapting import adapt_model
 

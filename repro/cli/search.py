@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, ContextSeed, print_json, print_line, print_progress
+from repro.cli.common import AsJson, print_json, print_line, print_progress
 from repro.text import shorten
 
 MAX_EXCERPT_CHARACTERS = 100
@@ -25,13 +25,6 @@ def search(
     corpus: Annotated[
         str, typer.Option(help="an imported corpus, a suite of one collection, a BEIR folder or a file of documents")
     ],
-    context: Annotated[
-        str | None,
-        typer.Option(
-            help="context of a contextual model: own, null, or a corpus to draw it from (default: own, null if trained without)"
-        ),
-    ] = None,
-    context_seed: ContextSeed = 0,
     top: Annotated[int, typer.Option(min=1, help="number of documents per query")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -43,9 +36,7 @@ def search(
         raise ValueError("no query: every line was empty")
     from repro.interop.search import search as find
 
-    results_by_query = find(
-        model, corpus, queries, context=context, context_seed=context_seed, top=top, progress=print_progress
-    )
+    results_by_query = find(model, corpus, queries, top=top, progress=print_progress)
     if as_json:
         rows = zip(queries, results_by_query, strict=True)
         return print_json(

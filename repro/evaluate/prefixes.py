@@ -20,13 +20,9 @@ BLOCK = 1024
 """Vectors that are compared at a time, which bounds the memory of the scores."""
 
 
-def take_prefix(vectors_NW: np.ndarray, width: int, *, keeps_lengths: bool = False) -> np.ndarray:
-    """Return the first `width` dimensions, normalised again, float32 (N, M). A zero prefix stays zero.
-
-    With `keeps_lengths` the prefix is not normalised, for models whose vector lengths carry information.
-    """
-    prefix_NM = np.asarray(vectors_NW[:, :width], np.float32)
-    return prefix_NM if keeps_lengths else normalize(prefix_NM)
+def take_prefix(vectors_NW: np.ndarray, width: int) -> np.ndarray:
+    """Return the first `width` dimensions, normalised again, float32 (N, M). A zero prefix stays zero."""
+    return normalize(np.asarray(vectors_NW[:, :width], np.float32))
 
 
 def find_nearest(

@@ -67,7 +67,6 @@ class Setting:
     # sources of the context "wrong" by dataset, by default another dataset of the suite
     wrong_from: Mapping[str, Retrieval] = field(default_factory=dict)
     widths: Sequence[int] = ()  # prefixes of the vectors to score next to the whole vectors
-    keeps_lengths: bool = False  # the vectors are not unit vectors, so prefixes are not normalised
     # rotation of the vectors under "own", whose prefixes are then scored too
     directions_WW: np.ndarray | None = None
     # corpora that the vectors under "own" are also whitened by: own, wrong
@@ -236,8 +235,8 @@ class ModelSystem(System):
             # set.
             queries, documents = whiten(queries), whiten(documents)
         if width is not None:
-            queries = take_prefix(queries, width, keeps_lengths=setting.keeps_lengths)
-            documents = take_prefix(documents, width, keeps_lengths=setting.keeps_lengths)
+            queries = take_prefix(queries, width)
+            documents = take_prefix(documents, width)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
         document_ids = [retrieval.document_ids[row] for row in self._list_rows(retrieval)]
         # Some collections remove hits afterwards, for example the document that equals the query.

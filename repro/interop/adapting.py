@@ -31,17 +31,14 @@ from repro.evaluate.adaptation import (
     list_distinct_rows,
     make_whitening_map,
 )
-from repro.interop.arguments import to_device
+from repro.interop.arguments import check_target, to_device
 from repro.interop.corpus import Corpus, Progress, describe_column_choice, find_corpus
-from repro.interop.exporting import INSTALL
-from repro.interop.named_runs import find_named_run
-from repro.interop.opening import open_model
+from repro.interop.exporting import STOCK, write_folder
+from repro.interop.opening import find_named_run, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, save_stock_modules
 from repro.interop.stock_encoder import DOT, StockEncoder
-from repro.interop.trained_on import find_training_run, write_trained_on
+from repro.interop.trained_on import find_training_run
 from repro.model.biencoder import Biencoder
-from repro.model.progress import make_encoding_reporter
-from repro.storage.files import atomic_folder, remove_dead_parts
 from repro.text import count_noun
 
 
@@ -54,32 +51,24 @@ def adapt_model(source: str, corpus: str, folder: Path, *, progress: Progress = 
         folder: Target folder. It is written completely or not at all.
         progress: Called with each message.
     """
-    folder = folder.resolve() if folder.is_symlink() else folder
-    # both before the model is opened, which may train it
+    folder = check_target(folder)
+    # before the model is opened, which may train it
     run = find_named_run(source)
     if run is not None and run.architecture == "contextual":
         raise ValueError(_explain_contextual(source, source))
     found = find_corpus(corpus, progress)
     texts = read_distinct_documents(found, progress)
     model = open_stock(source, progress)
-    adapted = append_map(model, fit_whitening_map(model, texts, progress, role=found.document_role))
-    remove_dead_parts(folder)
-    # An empty folder is replaced.
-    with atomic_folder(folder, must_be_first=True) as part:
-        save_stock_modules(adapted, part)
-        # without it, an evaluation could not count the queries that the model was trained on
-        training_run = find_training_run(source)
-        if training_run is not None:
-            write_trained_on(part, training_run)
-        (part / "README.md").write_text(_format_card(source, found.name, len(texts)), encoding="utf-8")
+    adapted = append_map(model, fit_whitening_map(model, texts, found.document_role))
+    card = _format_card(source, found.name, len(texts))
+    write_folder(folder, lambda part: save_stock_modules(adapted, part), card, find_training_run(source))
     small_sample = describe_small_sample(len(texts))
     # a file of documents has no queries, so the user has to name a suite
     suite = "SUITE" if found.kind == "file" else shlex.quote(corpus)
     return [
         *([] if small_sample is None else [small_sample]),
         f"wrote {folder} (shrinkage {DEFAULT_SHRINKAGE:g}); open it with",
-        "  from sentence_transformers import SentenceTransformer",
-        f'  model = SentenceTransformer("{folder}")',
+        *(f"  {line}" for line in STOCK.list_opening_code(folder)),
         *UPDATE_NOTE,
         "Whitening can lower scores. If you have judged queries for this text, measure the gain with",
         f"  repro evaluate --compare {shlex.quote(str(folder))} {shlex.quote(source)} --suite {suite}",
@@ -137,17 +126,9 @@ def _explain_contextual(called: str, source: str) -> str:
     )
 
 
-def fit_whitening_map(
-    model: SentenceTransformer,
-    texts: list[str],
-    progress: Progress = print,
-    *,
-    role: str = "document",
-) -> AffineMap:
+def fit_whitening_map(model: SentenceTransformer, texts: list[str], role: str = "document") -> AffineMap:
     """Fit the whitening map to the vectors of these documents. `role` is the role of their prompt."""
-    encoder = StockEncoder(model)
-    encoder.report = make_encoding_reporter(progress)
-    vectors_NH = encoder.encode(texts, role)
+    vectors_NH = StockEncoder(model).encode(texts, role)
     check_vectors(vectors_NH, texts, "model")
     return make_whitening_map(Moments.of(vectors_NH), DEFAULT_SHRINKAGE)
 
@@ -185,7 +166,7 @@ def _format_card(source: str, corpus: str, num_documents: int) -> str:
         f"# {name}, whitened by a corpus\n\n"
         f"The vectors of `{name}`, mapped by the mean and the covariance of {num_documents} documents of `{corpus}` "
         f"(shrinkage {DEFAULT_SHRINKAGE:g}) and normalised. No training.\n\n"
-        f"Install: {INSTALL['sentence-transformers']}.\n\n"
+        f"Install: {STOCK.install}.\n\n"
         "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
         'queries = model.encode([...], prompt_name="query")\ndocuments = model.encode([...], prompt_name="document")\n'
         "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in UPDATE_NOTE) + "\n\n"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from repro.evaluate.digests import compute_model_digest
+from repro.interop.comparison import make_scores_view
 from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
@@ -14,7 +14,7 @@ from repro.report.scores import find_records, list_notes, list_suite_rows, list_
 from repro.report.view import View
 from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
-from repro.text import ABSENT
+from repro.text import CONTEXT_NAMES
 
 CONTEXT_NOTE = "Scores depend on the context documents: compare only scores that were made with the same ones."
 LIMITS = (
@@ -45,9 +45,9 @@ def make_model_card(
     name: str,
     library: str,
     how_to_use: Sequence[str],
+    install: str,
     *,
     training_run: Run | None = None,
-    install: str = "",
 ) -> str:
     """Return the card as Markdown with its front matter. Unknown facts are marked as unknown.
 
@@ -56,9 +56,9 @@ def make_model_card(
         name: The heading.
         library: The format of the folder.
         how_to_use: Lines of Python.
+        install: What a program needs that opens the folder.
         training_run: The run that trained a model which was not opened by its run. Its scores are not shown, because
             the weights of a folder may have changed.
-        install: What a program needs that opens the folder.
     """
     config = opened.ours.config
     reads_documents = opened.num_contexts and not config.is_blind
@@ -74,12 +74,12 @@ def make_model_card(
         f"# {name}",
         f"A {config.architecture} text encoder with vectors of {config.hidden_size} numbers.",
         "## Scores\n\n" + _format_scores(scored),
-        "## Use\n\n" + (f"Install: {install}.\n\n" if install else "") + code,
+        f"## Use\n\nInstall: {install}.\n\n{code}",
         "## Context\n\n" + _describe_context(opened),
         "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
         "## Data\n\n" + ("Not known." if run is None else _describe_data(run, records)),
         "## Recipe\n\n" + (unknown if run is None else _describe_recipe(run, records)),
-        "## Digests\n\n" + "\n".join(_list_digests(opened, scored)),
+        f"## Digests\n\n- weights and configuration: {compute_model_digest(opened.ours)}",
     ]
     return "\n".join(front) + "\n\n" + "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -91,7 +91,8 @@ def _describe_recipe(run: Run, records: Sequence[Record]) -> str:
         training = record.provenance.get("training", {})
         lines.append(
             f"{training.get('num_parameters', 'unknown')} parameters, {training.get('num_steps')} steps of "
-            f"{run.batches_a_step * run.batch_size} pairs; "
+            f"{run.batches_a_step * run.batch_size} pairs, "
+            f"weights of step {training.get('kept_weights', {}).get('step', training.get('num_steps'))}; "
             f"code at commit {record.provenance.get('commit')}."
         )
     return "\n".join(lines)
@@ -136,60 +137,30 @@ def _describe_missing_context(opened: Opened) -> str:
     )
 
 
-def _list_digests(opened: Opened, records: Sequence[Record]) -> list[str]:
-    lines = [f"- weights and configuration: {compute_model_digest(opened.ours)}"]
-    for record in records:
-        for row in record.provenance.get("suite", {}).get("contexts", []):
-            if row.get("kind") == "own":
-                lines.append(
-                    f"- context of {row.get('dataset') or row.get('corpus')}: {row['num_documents']} documents, "
-                    f"seed {row['seed']}, sha256 of their ids {row['ids_sha256']}"
-                )
-    return lines
-
-
 def _format_scores(records: Sequence[Record]) -> str:
+    """Return a table per record: NDCG@10 of each collection and the mean under each context, and the mean's intervals."""
     if not records:
         return "Not evaluated here."
-    tables = [as_markdown(make_interval_view(record)) for record in records if _list_scored_contexts(record)]
+    tables = []
+    for record in records:
+        columns = _list_columns(record)
+        notes = [
+            f"{column.label}: 95 % of the bootstrap resamples of the queries have a mean of {bounds[0]:.1f} to {bounds[1]:.1f}"
+            for column in columns
+            if (bounds := column.interval()) is not None
+        ]
+        if columns:
+            title = f"NDCG@10 on {record.run.suite}, points"
+            tables.append(as_markdown(make_scores_view(title, columns, notes + list_notes(record.provenance["suite"]))))
     return "\n\n".join(tables) or "Not evaluated by retrieval here."
 
 
-def _list_scored_contexts(record: Record) -> list[tuple[str, str]]:
-    """Return the contexts with one score per query. Records of other measures than retrieval have none."""
-    num_queries = sum(row["num_queries"] for row in list_suite_rows(record.provenance))
-    contexts = list_variants(record.metrics, record.run.suite)
-    return [(name, context) for name, context in contexts if len(record.arrays.get(name, ())) == num_queries > 0]
-
-
-def make_interval_view(record: Record) -> View:
-    """Return a table of NDCG@10 per context: the mean and each collection, with 95 % bootstrap intervals."""
-    datasets = list_suite_rows(record.provenance)
-    contexts = _list_scored_contexts(record)
-    columns = [QueryScores.of(context, record.arrays[name], datasets) for name, context in contexts]
-    # Row by row, because all intervals of a row share their resamples, which `paired_bootstrap` caches.
-    rows = [("mean", *chain.from_iterable(map(_format_interval_cells, columns)))]
-    for index, dataset in enumerate(datasets):
-        cells = [_format_interval_cells(column.select(index)) for column in columns]
-        rows.append((dataset["name"], *chain.from_iterable(cells)))
-    header = ["collection"]
-    for _, context in contexts:
-        header += [_get_column_header(record, context), "95 %"]
-    notes = (
-        "Intervals: 2000 bootstrap resamples of the queries of each collection.",
-        *list_notes(record.provenance["suite"]),
-    )
-    align = "l" + "r" * (len(header) - 1)
-    return View(f"NDCG@10 on {record.run.suite}, points", tuple(header), tuple(rows), notes, align)
-
-
-def _get_column_header(record: Record, context: str) -> str:
-    """Return the header of a column of scores, which names the context of a contextual model."""
-    if record.run.architecture == "contextual":
-        return f"{context} context"
-    return "NDCG@10" if context == "own" else context
-
-
-def _format_interval_cells(scores: QueryScores) -> tuple[str, str]:
-    bounds = scores.interval()
-    return f"{scores.mean:.1f}", ABSENT if bounds is None else f"{bounds[0]:.1f} – {bounds[1]:.1f}"
+def _list_columns(record: Record) -> list[QueryScores]:
+    """Return the scores under each context. Records of other measures than retrieval have no score per query."""
+    rows, contexts = list_suite_rows(record.provenance), record.provenance.get("suite", {}).get("contexts")
+    num_queries = sum(row["num_queries"] for row in rows)
+    return [
+        QueryScores.of(f"{CONTEXT_NAMES.get(variant, variant)} context" if contexts else "NDCG@10", values_Q, rows)
+        for path, variant in list_variants(record.metrics, record.run.suite)
+        if len(values_Q := record.arrays.get(path, ())) == num_queries > 0
+    ]

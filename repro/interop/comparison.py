@@ -54,31 +54,16 @@ def compute_differences(columns: Sequence[Column]) -> list[Difference]:
 
     A whitened column comes first in its pair.
     """
+    by_label = {column.scores.label: column.scores for column in columns}
     differences = []
-    for first, other in _pair_columns(columns):
+    for column in columns[1:]:
+        pair = columns[0].scores, column.scores
+        first, other = pair if column.base is None else (column.scores, by_label[column.base])
         low, high = first.interval(other) or (None, None)
-        points = first.mean - other.mean
         num_ahead = sum(score > other_score for score, other_score in zip(first.points, other.points, strict=True))
+        points = first.mean - other.mean
         differences.append(Difference(first.label, other.label, points, low, high, num_ahead, len(first.datasets)))
     return differences
-
-
-def _pair_columns(columns: Sequence[Column]) -> list[tuple[QueryScores, QueryScores]]:
-    by_label = {column.scores.label: column.scores for column in columns}
-    pairs = []
-    for column in columns[1:]:
-        if column.base is None:
-            pairs.append((columns[0].scores, column.scores))
-        else:
-            pairs.append((column.scores, by_label[column.base]))
-    return pairs
-
-
-def _format_interval_cells(difference: Difference) -> tuple[str, str]:
-    if difference.low is None or difference.high is None:
-        return format_with_sign(difference.points), ABSENT
-    low, high = format_with_sign(difference.low), format_with_sign(difference.high)
-    return format_with_sign(difference.points), f"{low} to {high}"
 
 
 def make_scores_view(title: str, columns: Sequence[QueryScores], notes: Sequence[str]) -> View:
@@ -92,10 +77,12 @@ def make_scores_view(title: str, columns: Sequence[QueryScores], notes: Sequence
 def make_differences_view(differences: Sequence[Difference]) -> View:
     """Return a table of differences, one per row."""
     rows = []
-    for difference in differences:
-        name = f"{difference.first} − {difference.other}"
-        num_ahead = f"{difference.num_ahead} of {difference.num_collections}"
-        rows.append((name, *_format_interval_cells(difference), num_ahead))
+    for each in differences:
+        interval = ABSENT
+        if each.low is not None and each.high is not None:
+            interval = f"{format_with_sign(each.low)} to {format_with_sign(each.high)}"
+        points, num_ahead = format_with_sign(each.points), f"{each.num_ahead} of {each.num_collections}"
+        rows.append((f"{each.first} − {each.other}", points, interval, num_ahead))
     header = ("difference", "mean", "95 %", "ahead in")
     has_intervals = all(difference.low is not None for difference in differences)
     note = INTERVAL_NOTE if has_intervals else NO_INTERVAL_NOTE
@@ -103,25 +90,15 @@ def make_differences_view(differences: Sequence[Difference]) -> View:
 
 
 def make_measures_view(
-    title: str,
-    suite: str,
-    metrics: Mapping[str, float],
-    metadata: Mapping[str, Any],
-    cut: Mapping[str, float | None],
-    unknown: Mapping[str, float | None],
+    title: str, suite: str, metrics: Mapping[str, float], datasets: Sequence[str], notes: Sequence[str]
 ) -> View:
-    """Return a table of all measures of one system, in points: a row per collection. The context is named if it has one.
-
-    `metadata` is the provenance of the suite's scores. `cut` and `unknown` are shares by collection.
-    """
-    ((name, kind),) = list_variants(metrics, suite)
-    has_context = bool(metadata.get("contexts"))
+    """Return a table of all measures of one system, in points: a row per collection."""
+    ((name, _),) = list_variants(metrics, suite)
     rows = []
-    for dataset in [*(row["name"] for row in metadata["datasets"]), "mean"]:
+    for dataset in [*datasets, "mean"]:
         cells = [format_number(POINTS * metrics[f"{name}/{dataset}/{measure}"]) for measure in MEASURE_LABELS]
-        rows.append((dataset, *[kind] * has_context, *cells))
-    header = ("collection", *["context"] * has_context, *MEASURE_LABELS.values())
-    return View(title, header, tuple(rows), tuple(list_comparison_notes(metadata, cut, unknown)))
+        rows.append((dataset, *cells))
+    return View(title, ("collection", *MEASURE_LABELS.values()), tuple(rows), tuple(notes))
 
 
 def list_comparison_notes(

@@ -25,18 +25,20 @@ from repro.data.beir import (
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
+from repro.data.lines import iter_lines
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
 from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.readers import iter_rows
 from repro.data.wording import normalize_text
-from repro.interop.arguments import check_suite
-from repro.spec import base
+from repro.spec import MTEB_SUITES, base
 from repro.storage.paths import get_corpora_folder, is_imported
 from repro.text import shorten
 
 ID_COLUMNS = ("_id", "id", "doc_id", "docid")
 TEXT_COLUMNS = tuple(dict.fromkeys(("text", *ACCEPTED["document"], "contents", "content", "body")))
 """Columns of the document, the first choice first. A corpus in the format of BEIR has its documents in "text"."""
-FILE_ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
+PLAIN_TEXT = ".txt"
+"""Ending of files with one document per line."""
 Progress = Callable[[str], None]
 
 
@@ -82,9 +84,9 @@ class Corpus:
 
 def describe_column_choice(corpus: Corpus) -> list[str]:
     """Return a line about the column of documents if the first row of a file has several, or a title. Else empty."""
-    if corpus.kind != "file" or corpus.path.suffix.lower() == ".txt":
+    if corpus.kind != "file" or corpus.path.suffix == PLAIN_TEXT:
         return []
-    _, row = next(_iter_rows(corpus.path), (0, {}))
+    _, row = next(iter_rows(corpus.path), ("", {}))
     chosen, *others = match_names(TEXT_COLUMNS, tuple(row)) or ("",)
     has_title = bool(match_names(("title",), tuple(row)))
     if not others and not has_title:
@@ -98,16 +100,14 @@ def find_corpus(source: str, progress: Progress = print) -> Corpus:
     """Find a corpus by its path or name. The text of a named suite is built if it is missing.
 
     Raises:
-        ValueError: if there is none, if a file has another ending, if the name has the digest of other text, or if a
-            suite or folder has several collections.
+        ValueError: if there is none, if the name has the digest of other text, or if a suite or folder has several
+            collections.
     """
     path = Path(source)
     if path.is_dir() and (path / "corpus.jsonl").is_file():
         # The name that `evaluate` gives the folder, because the draw of the context depends on it.
         return Corpus(get_legal_name(path.resolve().name), "beir", path.resolve())
     if path.is_file():
-        if path.suffix.lower() not in FILE_ENDINGS:
-            raise ValueError(f"{shorten(source)} ends in {path.suffix!r}: choose one of {list(FILE_ENDINGS)}")
         return Corpus(path.name, "file", path.resolve())
     # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
     if is_imported(source) and not path.is_dir():
@@ -134,78 +134,58 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
     from repro.pipeline.corpora import load_run_suite, make_searched_stage
 
     folder = Path(source)
-    check_suite(source)
-    if folder.is_dir():
-        name_clash = describe_name_clash(source)
-        if name_clash:
-            progress(name_clash)
-        if (folder / "suite.json").is_file():
-            suite = load_suite(folder)
-        else:
-            suite = Suite(get_legal_name(folder.resolve().name), tuple(find_collections(folder)))
-        for line in describe_skipped_entries(folder, suite.datasets):
-            progress(line)
-        check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
-        return suite
-    # any run with this suite will do
-    run = base("smoke", suite=source)
-    make_searched_stage(run).build(progress)
-    return load_run_suite(run)
+    if source in MTEB_SUITES:
+        raise ValueError(
+            f"--suite {source} is run by the library mteb: examples/mteb_contexts.py scores a model, "
+            "`repro run table2` the paper's"
+        )
+    if not folder.is_dir():
+        # any run with this suite will do
+        run = base("smoke", suite=source)
+        make_searched_stage(run).build(progress)
+        return load_run_suite(run)
+    if (folder / "suite.json").is_file():
+        suite = load_suite(folder)
+    else:
+        suite = Suite(get_legal_name(folder.resolve().name), tuple(find_collections(folder)))
+    if not suite.datasets:
+        raise ValueError(f"{folder} has no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
+    if name_clash := describe_name_clash(source):
+        progress(name_clash)
+    for line in describe_skipped_entries(folder, suite.datasets):
+        progress(line)
+    check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
+    return suite
 
 
 def describe_name_clash(source: str) -> str:
     """Return a line if a folder in the working directory has the name of an imported corpus or suite, else ""."""
-    if "/" in source or not Path(source).is_dir():
-        return ""
     from repro.pipeline.corpora import make_searched_stage
 
     # an unknown suite, or a damaged corpus
     with suppress(ValueError):
-        if is_imported(source):
-            name = find_imported(source).corpus
-            return f"{shorten(source)}: reading the folder in the working directory, not the imported corpus {name}"
+        other = find_imported(source).corpus if is_imported(source) else ""
         make_searched_stage(base("smoke", suite=source))
-        return f"{shorten(source)}: reading the folder in the working directory, not the suite of that name"
+        return (
+            f"{shorten(source)}: reading the folder in the working directory, not the corpus or suite {other or source}"
+        )
     return ""
 
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each document. Documents without an id are numbered by their line."""
-    from repro.data.lines import iter_lines
-
-    if path.suffix.lower() == ".txt":
-        yield from ((str(line_number), line.strip()) for line_number, line in iter_lines(path))
+    """Yield id and text of each document. Documents without an id are numbered."""
+    if path.suffix == PLAIN_TEXT:
+        yield from ((str(line_number), line) for line_number, line in iter_lines(path))
         return
     ids: set[str] = set()
-    for line_number, row in _iter_rows(path):
-        location = f"{path}, line {line_number}"
+    for number, (line, row) in enumerate(iter_rows(path), 1):
+        location = f"{path}, {line}"
         id_columns = match_names(ID_COLUMNS, tuple(row))
-        row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), line_number))
+        row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), number))
         if row_id in ids:
-            raise ValueError(
-                f"{location}: the id {shorten(row_id)} occurs twice. A row without an id has the number of its line as id"
-            )
+            raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice. A row without an id has its number")
         ids.add(row_id)
         yield row_id, _join_title(row, location)
-
-
-def _iter_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    from repro.data.lines import list_json_rows
-    from repro.data.readers import iter_table_rows
-
-    readers = {".jsonl": list_json_rows, ".parquet": _iter_parquet_rows}
-    return iter(readers.get(path.suffix.lower(), iter_table_rows)(path))
-
-
-def _iter_parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        batches = pq.ParquetFile(path, pre_buffer=False).iter_batches()
-        yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is damaged or no parquet file ({error})") from error
 
 
 def _join_title(row: Mapping[str, Any], location: str) -> str:

@@ -28,8 +28,6 @@ from repro.interop.arguments import (
     MINILM,
     check_contexts,
     check_device,
-    check_folder,
-    check_revision,
     is_blind,
     reads_documents,
     to_device,
@@ -45,8 +43,7 @@ from repro.interop.comparison import (
     make_scores_view,
 )
 from repro.interop.corpus import Progress, open_suite
-from repro.interop.named_runs import find_named_run
-from repro.interop.opening import Opened, find_bm25_run, open_model
+from repro.interop.opening import Opened, find_bm25_run, find_named_run, open_model
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import find_training_run, review_seen_queries
@@ -61,13 +58,11 @@ from repro.spec.start import list_model_files
 from repro.storage.digests import hash_file, hash_json
 from repro.storage.files import write_json
 from repro.storage.paths import get_home
-from repro.text import count_noun, format_number
+from repro.text import format_number
 
 BM25_UP_TO = 200_000
 """Largest suite, in documents, on which BM25 is scored by default. This takes about a minute."""
 WHITENING_SOURCES = ("own", "wrong")
-UNCHANGED_LABEL = "unchanged"
-"""Label of the original vectors next to whitened ones."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +110,7 @@ class Scores:
         columns: The columns of the table of scores.
         differences: Differences in the mean over collections.
         others: Metrics of the other systems by name.
-        warnings: Warnings about queries that the model was trained on.
+        warnings: Warnings about queries that the model was trained on, and about unknown tokens.
     """
 
     suite: str
@@ -139,25 +134,15 @@ class Scores:
 
     def views(self) -> list[View]:
         """Return the tables: all measures of one system, or NDCG@10 of several systems and their differences."""
-        metadata, cut, unknown = self.provenance["suite"], self.provenance["cut"], self.provenance["unknown_tokens"]
-        title = f"{self.provenance['model']['called']} on {self.suite}, points"
+        notes = list_comparison_notes(
+            self.provenance["suite"], self.provenance["cut"], self.provenance["unknown_tokens"]
+        )
+        first = self.columns[0].scores
+        title = f"{first.label} on {self.suite}, points"
         if len(self.columns) == 1:
-            return [make_measures_view(title, self.suite, self.metrics, metadata, cut, unknown)]
-        notes = list_comparison_notes(metadata, cut, unknown)
+            return [make_measures_view(title, self.suite, self.metrics, first.datasets, notes)]
         scores = make_scores_view(f"{title} of NDCG@10", [column.scores for column in self.columns], notes)
         return [scores, make_differences_view(self.differences)]
-
-    @property
-    def headlines(self) -> list[str]:
-        """The gain of each whitening with its interval. Empty without whitening, or if two models are compared."""
-        is_comparison = self.provenance["asked"]["compare_with"] is not None
-        whitened = [column.scores.label for column in self.columns if column.base is not None]
-        return [] if is_comparison else format_whitening_lines(self.differences, whitened)
-
-    @property
-    def advice(self) -> list[str]:
-        """Warnings about seen queries and unknown tokens."""
-        return [*self.warnings, *list_unknown_token_warnings(self.provenance["unknown_tokens"])]
 
 
 def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, progress: Progress = print) -> Scores:
@@ -171,10 +156,6 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     # What can be refused without opening a model is refused first.
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
-    if unknown := sorted(set(request.whiten) - set(WHITENING_SOURCES)):
-        raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(WHITENING_SOURCES)}")
-    check_folder(folder)
-    check_revision(request.revision, request.model, request.compare_with)
     sources = [request.model] if request.compare_with is None else [request.model, request.compare_with]
     models = [source for source in sources if source != BM25 and find_bm25_run(source) is None]
     runs = {source: run for source in models if (run := find_named_run(source)) is not None}
@@ -187,6 +168,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     opened |= {source: _open(source, request, progress) for source in runs}
     suite = review.suite
     target = folder or get_default_folder(request, whole.name)
+    target.mkdir(parents=True, exist_ok=True)
     evaluator = _Evaluator(request, suite, review.collections, whole, collections, target, progress)
     systems = [
         evaluator.score_model(source, opened[source]) if source in opened else evaluator.score_bm25(source)
@@ -213,7 +195,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
         columns=tuple(columns),
         differences=tuple(compute_differences(columns)),
         others={system.metadata["called"]: system.evaluation.metrics for system in others},
-        warnings=review.lines,
+        warnings=(*review.lines, *list_unknown_token_warnings(first.unknown)),
     )
     write_json(target / "scores.json", scores.as_dict())
     return scores
@@ -240,43 +222,24 @@ class Scored:
 
 
 def list_columns(suite: str, systems: Sequence[Scored]) -> list[Column]:
-    """Return a column for each system and context.
+    """Return a column for each system and view: a context, or whitened vectors.
 
-    The context is named if a system has several, or one that is not its own corpus.
+    The label names the view if a contextual system has several, or one that is not its own corpus.
     """
     names = [str(system.metadata["called" if system.metadata["run"] is None else "architecture"]) for system in systems]
     if len(systems) > 1 and names[0] == names[1]:
-        # two folders with the same name, or two runs with the same architecture
-        first_id, second_id = (str(system.metadata.get("run") or "") for system in systems[:2])
-        if first_id and second_id and first_id != second_id:
-            names[:2] = [f"{names[0]} {first_id[:6]}", f"{names[1]} {second_id[:6]}"]
-        else:
-            names[:2] = [f"A {names[0]}", f"B {names[1]}"]
-    num_models = sum(name != BM25 for name in names)
+        names[:2] = [f"A {names[0]}", f"B {names[1]}"]
     columns: list[Column] = []
     for name, system in zip(names, systems, strict=True):
         views = list_variants(system.evaluation.metrics, suite)
-        datasets = system.evaluation.provenance["datasets"]
-        labels = label_views([view for _, view in views], takes_contexts=bool(system.metadata.get("num_contexts")))
-        shown = {view: f"{name} {label}" for view, label in labels.items()}
-        # The shortest label that still distinguishes a column from all others.
-        if list(shown) == ["own"]:
-            shown = {"own": name}
-        elif num_models == 1 and len(views) > 1:
-            shown = labels
+        names_own = len(views) > 1 and bool(system.metadata.get("num_contexts"))
+        labels = {view: name if view == "own" and not names_own else f"{name} {view}" for _, view in views}
         for path, view in views:
-            scores = QueryScores.of(shown[view], system.evaluation.per_query[path], datasets)
+            values_Q, datasets = system.evaluation.per_query[path], system.evaluation.provenance["datasets"]
             # the view decides, since a label may be the name of a folder
-            columns.append(Column(scores, base=shown["own"] if view.startswith(WHITENED) else None))
+            base = labels["own"] if view.startswith(WHITENED) else None
+            columns.append(Column(QueryScores.of(labels[view], values_Q, datasets), base))
     return columns
-
-
-def label_views(views: Sequence[str], *, takes_contexts: bool) -> dict[str, str]:
-    """Return a label for each view. Without contexts, "own" is the unchanged vectors next to whitened ones."""
-    labels = {view: view for view in views}
-    if not takes_contexts and "own" in labels:
-        labels["own"] = UNCHANGED_LABEL
-    return labels
 
 
 def check_options(request: EvaluationRequest, sizes: Mapping[str, Any], sources: Sequence[str]) -> None:
@@ -294,6 +257,8 @@ def check_options(request: EvaluationRequest, sizes: Mapping[str, Any], sources:
     check_contexts({source: sizes.get(source) for source in sources}, contexts, request.num_contexts)
     if not request.whiten:
         return
+    if unknown := sorted(set(request.whiten) - set(WHITENING_SOURCES)):
+        raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(WHITENING_SOURCES)}")
     if not sizes:
         raise ValueError(f"--whiten: {BM25} has no vectors; leave it out")
     if all(map(is_blind, sizes.values())):
@@ -374,7 +339,7 @@ class _Evaluator:
             "device": str(model.device),
             "dtype": machine["dtype"],
         }
-        outputs = self._make_outputs(source, opened.called, key, takes_contexts=bool(opened.num_contexts))
+        outputs = self._make_outputs(source, opened.called, key)
         evaluation = evaluate_setting(model, self.suite, setting, outputs, self.collections)
         scored = Scored(metadata, evaluation, machine=machine)
         for name, collection in self.collections.items():
@@ -391,45 +356,20 @@ class _Evaluator:
         metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
         return Scored(metadata, evaluation)
 
-    def _make_outputs(
-        self, source: str, called: str, key: Mapping[str, Any], *, takes_contexts: bool = False
-    ) -> EvaluationOutputs:
+    def _make_outputs(self, source: str, called: str, key: Mapping[str, Any]) -> EvaluationOutputs:
         # A second model has its own folder, because runs are named by collection only.
         folder = self.folder if source == self.request.model else self.folder / "beside" / get_folder_name(source)
-        num_documents = {name: len(collection.retrieval.documents) for name, collection in self.collections.items()}
+
+        def print_scores(event: CollectionEnd) -> None:
+            scores = ", ".join(f"{view} {format_number(POINTS * value)}" for view, value in event.scores.items())
+            cached = " (cached)" if event.was_cached else ""
+            self.progress(f"{called} on {event.dataset}: NDCG@10 {scores}{cached}")
+            for view, note in event.ties.items():
+                self.progress(f"  {event.dataset}, {view}: {note}")
+
         return EvaluationOutputs(
-            runs=folder / "trec",
-            cache=ResultCache(self.folder / "kept", key),
-            callback=ProgressPrinter(called, num_documents, self.progress, takes_contexts),
+            runs=folder / "trec", cache=ResultCache(self.folder / "kept", key), callback=print_scores
         )
-
-
-@dataclass(frozen=True)
-class ProgressPrinter:
-    """Prints a line per finished collection with its scores."""
-
-    name: str
-    num_documents: Mapping[str, int]
-    progress: Progress
-    takes_contexts: bool
-    finished: set[str] = field(default_factory=set)
-
-    def __call__(self, event: CollectionEnd) -> None:
-        """Print one line."""
-        self.finished.add(event.dataset)
-        labels = label_views(list(event.scores), takes_contexts=self.takes_contexts)
-        if len(labels) == 1:
-            labels = dict.fromkeys(labels, "")
-        scores = ", ".join(
-            f"{labels[kind]} {format_number(POINTS * value)}".strip() for kind, value in event.scores.items()
-        )
-        self.progress(
-            f"{self.name}: {len(self.finished)} of {len(self.num_documents)}, {event.dataset}: NDCG@10 {scores} among "
-            + count_noun(self.num_documents[event.dataset], "document")
-            + (" (cached)" if event.was_cached else "")
-        )
-        for kind, note in event.ties.items():
-            self.progress(f"  {event.dataset} {labels[kind]}".rstrip() + f": {note}")
 
 
 def describe_model(opened: Opened) -> dict[str, Any]:
@@ -473,22 +413,3 @@ def get_folder_name(source: str, *suffixes: str) -> str:
 def _resolve_folder(value: Any) -> Any:
     """Return the absolute path if a value is a folder, otherwise the value itself."""
     return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).is_dir() else value
-
-
-def format_whitening_lines(differences: Sequence[Difference], whitened: Sequence[str]) -> list[str]:
-    """Return a line per whitened column: its gain over the original vectors.
-
-    The gain by the searched corpus has a warning unless it exceeds zero. Whitening by another corpus is a control.
-    """
-    lines = []
-    for difference in differences:
-        if difference.first in whitened:
-            interval, is_gain = "no interval", False
-            if difference.low is not None and difference.high is not None:
-                interval, is_gain = f"95 %: {difference.low:+.1f} to {difference.high:+.1f}", difference.low > 0
-            needs_warning = not is_gain and difference.first.endswith(WHITENED)
-            verdict = ": not above zero, so do not deploy it on this evidence" if needs_warning else ""
-            lines.append(
-                f"{difference.first} − {difference.other}: {difference.points:+.1f} points ({interval}){verdict}"
-            )
-    return lines

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
+from repro.data.tokens import get_minilm_folder
 from repro.evaluate.suites import ReportingEncoder
-from repro.interop.arguments import MINILM, check_model, find_model_folder
+from repro.interop.arguments import BM25, MINILM
 from repro.interop.corpus import Progress
-from repro.interop.named_runs import find_named_run, format_training_line
 from repro.interop.official.folder import find_folder, is_official, load_official
 from repro.interop.self_contained import is_self_contained, load_self_contained_model
-from repro.interop.stock_encoder import StockEncoder, check_similarity
+from repro.interop.stock_encoder import StockEncoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel, Model
 from repro.model.start import load_model
+from repro.records.lookup import ID_PREFIX, find_run_by_id
+from repro.report.scores import find_records
 from repro.spec import TRAINED, Run
+from repro.spec.identity import get_training_id, run_id
 from repro.spec.start import check_weights_are_read
 from repro.storage.files import json_object, name_in_errors
-from repro.text import shorten
+from repro.storage.paths import run_folder
+from repro.text import format_seconds, shorten
 
-HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
-"""Files that are downloaded from a hub: settings, weights and tokenizers, but no code and no pickle."""
+HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -72,54 +76,65 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         progress: Called with each message.
 
     Raises:
-        ValueError: if `source` is none of these.
+        ValueError: if `source` is none of these, or if it has no revisions but one is given.
     """
     # otherwise there is one bar per part of a folder
     transformers_logging.disable_progress_bar()
-    folder = find_model_folder(source)
-    if folder is not None:
-        name = source if source == MINILM else folder.resolve().name
-        return _report_unused_prompts(Opened(_open_folder(folder, revision), name, folder=folder), progress)
     run = find_named_run(source)
     if run is not None:
-        if run.architecture not in TRAINED:
-            hint = (
-                f"name {MINILM} instead"
-                if (run.architecture, run.surrogate) == ("surrogate", MINILM)
-                else f"choose one of {TRAINED}"
+        return Opened(_open_run(run, source, progress), source, run)
+    folder = get_minilm_folder() if source == MINILM else Path(source)
+    commit = None
+    if not folder.is_dir():
+        if not HUB_ID.fullmatch(source):
+            raise ValueError(
+                f"no model {shorten(repr(source))}: name a folder, a run's id (12 characters of 0-9 and a-f, or a unique "
+                f"beginning), a hub id (OWNER/NAME) or {MINILM}; evaluate also takes {BM25}"
             )
-            raise ValueError(f"run {source} is of {run.architecture!r}, which trains no model: {hint}")
-        from repro.train.trainer import trained_model
-
-        line = format_training_line(run)
-        if line is not None:
-            progress(line)
-        return Opened(trained_model(run, progress), source, run)
-    check_model(source)
-    snapshot = find_folder(source, revision, files=HUB_FILES)
-    opened = Opened(_open_folder(snapshot, revision), source, revision=snapshot.name, folder=snapshot)
-    return _report_unused_prompts(opened, progress)
-
-
-def _report_unused_prompts(opened: Opened, progress: Progress) -> Opened:
-    """Report the prompts of a model that are never used, and return the model."""
-    model = opened.model
+        folder = find_folder(source, revision)
+        commit = folder.name
+    elif revision is not None:
+        raise ValueError(f"--revision {shorten(revision)}: {source} is a folder, only hub ids have revisions")
+    called = source if commit or source == MINILM else folder.resolve().name
+    check_weights_are_read(folder)
+    with name_in_errors(folder):
+        model = _read_folder(folder, revision)
     if isinstance(model, StockEncoder) and model.unused_prompts:
         used = " and ".join(f"{text!r} before {role} texts" for role, text in model.role_prompts.items())
-        progress(f"{opened.called}: prompts {shorten(model.unused_prompts)} are not used; used are {used}")
-    return opened
+        progress(f"{called}: prompts {shorten(model.unused_prompts)} are not used; used are {used}")
+    return Opened(model, called, revision=commit, folder=folder)
+
+
+def find_named_run(source: str) -> Run | None:
+    """Return the run with this id, or with an id that begins so. None if `source` has another form.
+
+    Raises:
+        ValueError: if no run has this id.
+    """
+    if Path(source).is_dir() or not ID_PREFIX.fullmatch(source):
+        return None
+    return find_run_by_id(source)
+
+
+def _open_run(run: Run, source: str, progress: Progress) -> Model:
+    if run.architecture not in TRAINED:
+        is_minilm = (run.architecture, run.surrogate) == ("surrogate", MINILM)
+        hint = f"name {MINILM} instead" if is_minilm else f"choose one of {TRAINED}"
+        raise ValueError(f"run {source} is of {run.architecture!r}, which trains no model: {hint}")
+    from repro.train.checkpoint import read_checkpoint_step
+    from repro.train.trainer import trained_model
+
+    if run.num_steps is None or read_checkpoint_step(run_folder(get_training_id(run))) < run.num_steps:
+        seconds = [record.provenance.get("training", {}).get("seconds") for record in find_records([run])]
+        time = f"; it took {format_seconds(seconds[0])} where it was recorded" if any(seconds) else ""
+        progress(f"run {run_id(run)}: its weights are not here, so it is trained{time}")
+    return trained_model(run, progress)
 
 
 def find_bm25_run(source: str) -> Run | None:
     """Return the run that `source` names if it is one of BM25, which has no model to open. Otherwise None."""
     run = find_named_run(source)
-    return run if run is not None and run.architecture == "bm25" else None
-
-
-def _open_folder(folder: Path, revision: str | None) -> ReportingEncoder:
-    check_weights_are_read(folder)
-    with name_in_errors(folder):
-        return _read_folder(folder, revision)
+    return run if run is not None and run.architecture == BM25 else None
 
 
 def _read_folder(folder: Path, revision: str | None) -> ReportingEncoder:
@@ -131,9 +146,7 @@ def _read_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     if (folder / "modules.json").is_file():
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
-        opened = open_sentence_transformers(folder)
-        check_similarity(opened, folder)
-        return StockEncoder(opened)
+        return StockEncoder(open_sentence_transformers(folder), str(folder))
     config = folder / "config.json"
     model_type = json_object(config).get("model_type") if config.is_file() else None
     if model_type is not None:

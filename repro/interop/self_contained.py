@@ -18,13 +18,12 @@ from transformers import PreTrainedTokenizerFast
 
 from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_whole_tokenizer, resolve_tokenizer
-from repro.interop.safe_weights import read_safetensors
 from repro.model import modeling_cde
 from repro.model.biencoder import Biencoder
 from repro.model.config import CONFIG_FILE, ModelConfig, make_config
 from repro.model.contextual import ContextualModel, Model
-from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, write_tensors
-from repro.storage.files import json_object, read_json
+from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, read_tensors, write_tensors
+from repro.storage.files import json_object
 
 CODE = Path(modeling_cde.__file__)
 MODULE_CODE = CODE.with_name("sentence_cde.py")
@@ -97,7 +96,7 @@ def load_self_contained_model(folder: Path) -> Model:
     config = make_config(values["repro"], str(path))
     config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
-    weights = read_safetensors(folder / WEIGHTS_FILE)
+    weights = {name: value.float() for name, value in read_tensors(folder / WEIGHTS_FILE).items()}
     context = {name: weights.pop(name) for name in STORED_CONTEXT if name in weights}
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
     model.load_state_dict(weights)
@@ -115,24 +114,11 @@ def _check_settings(folder: Path, prompts: Any) -> None:
     settings = json_object(path) if path.is_file() else {}
     if settings.get("truncate_dim"):
         raise ValueError(
-            f"{path}: truncate_dim is {settings['truncate_dim']!r}: set it to null, and choose widths with --width"
+            f"{path}: truncate_dim is {settings['truncate_dim']!r}, which is not supported: set it to null"
         )
     stored, saved = (dict(value) if isinstance(value, dict) else {} for value in (prompts, settings.get("prompts")))
     if changed := sorted(name for name in stored if saved.get(name, stored[name]) != stored[name]):
         raise ValueError(f"{path}: the prompt {changed[0]!r} is not that of {CONFIG_FILE}: make them equal")
-
-
-def has_our_code(folder: Path) -> bool:
-    """Return whether a folder has exactly the code of this version and no other module. Then it is safe to execute."""
-    modules = folder / "modules.json"
-    types = [module.get("type") for module in read_json(modules)] if modules.is_file() else [MODULE]
-    config = json_object(folder / CONFIG_FILE)
-    names = {str(name).partition(".")[0] for name in dict(config.get("auto_map") or {}).values()}
-    is_ours = all(
-        (folder / code.name).is_file() and (folder / code.name).read_bytes() == code.read_bytes()
-        for code in (CODE, MODULE_CODE)
-    )
-    return types == [MODULE] and names == {CODE.stem} and is_ours
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -2,31 +2,24 @@
 
 1. A biencoder becomes stock modules: Transformer – mean pooling – Dense (GELU) – Dense – Normalize.
 2. A contextual model becomes a self-contained folder, whose code lies next to the weights. sentence-transformers needs
-   `trust_remote_code=True` to run it. `open_sentence_transformers` runs it if it is the code of this version.
+   `trust_remote_code=True` to run it.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import BertModel, PreTrainedModel
 
 from repro.data.prompts import PROMPTS
-from repro.interop.self_contained import (
-    has_our_code,
-    is_self_contained,
-    make_fast_tokenizer,
-    write_json,
-    write_self_contained,
-)
+from repro.interop.self_contained import make_fast_tokenizer, write_json, write_self_contained
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.files import json_object, read_json
@@ -35,6 +28,8 @@ from repro.text import shorten
 SETTINGS_FILE = "config_sentence_transformers.json"
 DENSE = "SentenceTransformer"
 """The model type with one vector per text. Others are cross-encoders and sparse encoders."""
+ROUTERS = ("Router", "Asym")
+"""Modules with other modules inside, one for each role. They are not supported."""
 # names and settings of modules before sentence-transformers 6
 OLD_MODULES = "sentence_transformers.models"
 DENSE_SETTINGS = ("in_features", "out_features", "bias", "activation_function")
@@ -53,17 +48,11 @@ def export_sentence_transformers(model: Model, folder: str | Path) -> None:
     """Write a folder that `SentenceTransformer(folder)` opens.
 
     The folder of a biencoder opens in versions 3 to 6. It was last tried with 3.4.1, 4.1.0, 5.1.0 and 6.2.0.
-
-    Raises:
-        ValueError: if the folder is not empty.
     """
-    target = Path(folder)
-    if target.exists() and any(target.iterdir()):
-        raise ValueError(f"{target} is not empty: choose a new folder, nothing is overwritten")
     if isinstance(model, ContextualModel):
-        write_self_contained(model, target)
-        return
-    save_stock_modules(as_sentence_transformer(model), target)
+        write_self_contained(model, Path(folder))
+    else:
+        save_stock_modules(as_sentence_transformer(model), Path(folder))
 
 
 def as_sentence_transformer(model: Biencoder) -> SentenceTransformer:
@@ -104,53 +93,42 @@ def _add_unused_pooler(backbone: PreTrainedModel) -> PreTrainedModel:
 
 
 def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
-    """Open an exported folder of any kind without remote code.
+    """Open a folder of stock modules.
 
     Raises:
-        ValueError: if the folder is damaged or has unknown modules, or if it is a CrossEncoder or SparseEncoder. Their
+        ValueError: if the folder is damaged or has other modules, or if it is a CrossEncoder or SparseEncoder. Their
             modules would load, but give meaningless vectors.
     """
     path = Path(folder)
-    modules_path = path / "modules.json"
-    if not modules_path.is_file():
-        raise ValueError(f"{path} is not a folder of sentence-transformers: modules.json is missing")
-    modules = read_json(modules_path)
+    modules = read_json(path / "modules.json")
     if not isinstance(modules, list) or not all(isinstance(row, dict) and "type" in row for row in modules):
-        raise ValueError(
-            f"{modules_path} is not a list of modules, each with its type: export or download the folder again"
-        )
+        raise ValueError(f"{path / 'modules.json'} is not a list of modules, each with its type: download it again")
     _check_kind(path)
-    if is_self_contained(path):
-        if not has_our_code(path):
-            raise ValueError(
-                f"{path} has code that is not of this version: if you trust it, open it with "
-                "SentenceTransformer(folder, trust_remote_code=True)"
-            )
-        return SentenceTransformer(str(path), trust_remote_code=True, local_files_only=True)
     types = [str(module["type"]) for module in modules]
     # Stock modules run no code of the folder.
-    if all(name.startswith("sentence_transformers.") for name in types):
-        try:
-            model = SentenceTransformer(str(path), local_files_only=True)
-            _check_weights(model, path)
-            return model
-        except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            message = shorten(" ".join(str(error).split()), 200)
-            raise ValueError(
-                f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
-            ) from error
-    raise ValueError(f"{path} needs {types}, which are no stock modules of sentence-transformers")
+    if not all(name.startswith("sentence_transformers.") and not name.endswith(ROUTERS) for name in types):
+        raise ValueError(f"{path} needs {types}; only modules of sentence-transformers without a Router are supported")
+    try:
+        model = SentenceTransformer(str(path), local_files_only=True)
+        _check_weights(model, path, modules)
+    except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        message = shorten(" ".join(str(error).split()), 200)
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
+        ) from error
+    return model
 
 
-def _check_weights(model: SentenceTransformer, folder: Path) -> None:
+def _check_weights(model: SentenceTransformer, folder: Path, modules: list[dict[str, Any]]) -> None:
     """Raise ValueError if a file lacks weights of a transformer, which transformers would draw at random.
 
     Such a file is damaged, or the model needs code of its own that is never run.
     """
-    for module, files in _iter_modules(model, folder):
-        transformer = getattr(module, "auto_model", None)
+    for entry, module in zip(modules, model, strict=True):
+        transformer: Any = getattr(module, "auto_model", None)
         if transformer is None:
             continue
+        files = folder / str(entry["path"])
         # a second reading, because the first one reports missing weights in the log only
         _, report = type(transformer).from_pretrained(str(files), config=transformer.config, output_loading_info=True)
         # Pooling of sentence-transformers never reads the pooler of a BERT.
@@ -161,17 +139,6 @@ def _check_weights(model: SentenceTransformer, folder: Path) -> None:
                 f"{files} lacks {len(missing)} weights, the first is {missing[0]!r}: "
                 + ("it needs the code of its authors, which is never run" if code else "export or download it again")
             )
-
-
-def _iter_modules(model: SentenceTransformer, folder: Path) -> Iterator[tuple[Any, Path]]:
-    """Yield each module with its folder, also those of the routes of a Router."""
-    for entry, module in zip(read_json(folder / "modules.json"), model, strict=True):
-        files = folder / str(entry["path"])
-        yield module, files
-        if (files / "router_config.json").is_file():
-            routes: Any = module.sub_modules
-            for route, names in json_object(files / "router_config.json")["structure"].items():
-                yield from zip(routes[route], (files / name for name in names), strict=True)
 
 
 def _check_kind(folder: Path) -> None:
@@ -198,8 +165,9 @@ def save_stock_modules(model: SentenceTransformer, folder: Path) -> None:
     """
     model.save_pretrained(str(folder), create_model_card=False)
     modules = read_json(folder / "modules.json")
-    write_json(folder / "modules.json", [{**module, "type": _get_old_type(module["type"])} for module in modules])
-    for module, files in _iter_modules(model, folder):
+    for row, module in zip(modules, model, strict=True):
+        row["type"] = f"{OLD_MODULES}.{row['type'].rpartition('.')[2]}"
+        files = folder / row["path"]
         path = files / "config.json"
         if isinstance(module, Pooling):
             write_json(path, _make_old_pooling_settings(module))
@@ -213,14 +181,7 @@ def save_stock_modules(model: SentenceTransformer, folder: Path) -> None:
             }
             write_json(files / "sentence_bert_config.json", settings)
             _write_old_tokenizer_settings(files / "tokenizer_config.json")
-        elif isinstance(module, Router):
-            settings = json_object(files / "router_config.json")
-            types = {name: _get_old_type(kind) for name, kind in settings["types"].items()}
-            write_json(files / "router_config.json", settings | {"types": types})
-
-
-def _get_old_type(kind: str) -> str:
-    return f"{OLD_MODULES}.{kind.rpartition('.')[2]}"
+    write_json(folder / "modules.json", modules)
 
 
 def _make_old_pooling_settings(pooling: Pooling) -> dict[str, Any]:

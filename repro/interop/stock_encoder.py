@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,18 +18,9 @@ DOCUMENT_PROMPT_NAMES = ("document", "passage", "corpus")
 """Accepted names of the document prompt. The first one that is not empty is used."""
 DOT = "dot"
 SIMILARITIES = ("cosine", DOT)
-TEXTS_PER_BLOCK = 256
+MANY_TEXTS = 1024
+"""Number of texts from which the library shows its progress bar."""
 MAX_LENGTH = 2**31
-
-
-def check_similarity(theirs: SentenceTransformer, folder: Path) -> None:
-    """Raise ValueError if a model's similarity is not an inner product, since search ranks by inner products."""
-    name = theirs.similarity_fn_name
-    if name not in SIMILARITIES:
-        raise ValueError(
-            f"{folder} compares its vectors by {name!r} (similarity_fn_name), which is not supported; choose a model "
-            f"with one of {list(SIMILARITIES)}"
-        )
 
 
 class StockEncoder:
@@ -38,10 +28,19 @@ class StockEncoder:
 
     Attributes:
         theirs: The model.
-        report: Callback after each block of texts: report(number of encoded texts, number of all texts).
+        called: Its name in messages.
+        report: Not called, because the library shows a progress bar of its own.
+
+    Raises:
+        ValueError: if its similarity is not an inner product, since search ranks by inner products.
     """
 
-    def __init__(self, theirs: SentenceTransformer) -> None:
+    def __init__(self, theirs: SentenceTransformer, called: str = "model") -> None:
+        if theirs.similarity_fn_name not in SIMILARITIES:
+            raise ValueError(
+                f"{called} compares its vectors by {theirs.similarity_fn_name!r} (similarity_fn_name), which is not "
+                f"supported; choose a model with one of {list(SIMILARITIES)}"
+            )
         self.theirs = theirs
         self.report: Callable[[int, int], None] = lambda num_done, num_texts: None
 
@@ -49,11 +48,6 @@ class StockEncoder:
     def similarity(self) -> str:
         """Its similarity function: "cosine", or "dot", which depends on the lengths of vectors too."""
         return str(self.theirs.similarity_fn_name)
-
-    @property
-    def keeps_lengths(self) -> bool:
-        """Whether vectors and their prefixes are searched without normalisation."""
-        return self.similarity == DOT
 
     @property
     def longest(self) -> int | None:
@@ -98,26 +92,12 @@ class StockEncoder:
         """Ignore a context."""
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        """Return vectors, float32 (N, D). They are normalised unless the similarity is the dot product.
-
-        `prompt` also selects the route in a model with different modules per role.
-        """
-        options: dict[str, Any] = {"prompt_name": self._get_prompt_name(prompt), "task": prompt}
-        if len(texts) <= TEXTS_PER_BLOCK:
-            return self._to_float32(self.theirs.encode(list(texts), **options))
-        # by length, so that the texts of a block need little padding
-        order = np.argsort([len(text) for text in texts], kind="stable")
-        blocks = []
-        for start in range(0, len(texts), TEXTS_PER_BLOCK):
-            rows = order[start : start + TEXTS_PER_BLOCK]
-            blocks.append(self._to_float32(self.theirs.encode([texts[row] for row in rows], **options)))
-            self.report(start + len(rows), len(texts))
-        return np.concatenate(blocks)[np.argsort(order)]
-
-    def _to_float32(self, vectors_ND: np.ndarray) -> np.ndarray:
-        """Return vectors in float32. They are normalised afterwards, because half-precision lengths are inexact."""
-        vectors_ND = vectors_ND.astype(np.float32)
-        return vectors_ND if self.keeps_lengths else normalize(vectors_ND)
+        """Return vectors, float32 (N, D). They are normalised unless the similarity is the dot product."""
+        vectors_ND = self.theirs.encode(
+            list(texts), prompt_name=self._get_prompt_name(prompt), show_progress_bar=len(texts) >= MANY_TEXTS
+        ).astype(np.float32)
+        # here and not by the library, because half-precision lengths are inexact
+        return vectors_ND if self.similarity == DOT else normalize(vectors_ND)
 
     def to(self, device: str) -> None:
         """Put the weights on a device."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,23 +19,17 @@ from repro.data.pairs import Pairs
 from repro.data.wording import identify_text
 from repro.evaluate.collections import Collection
 from repro.interop.arguments import BM25, MINILM
-from repro.interop.named_runs import find_named_run
+from repro.interop.opening import find_named_run
+from repro.pipeline.stages import StageGraph
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import json_object, write_json
 
-if TYPE_CHECKING:
-    from repro.pipeline.stages import StageGraph
-
 TRAINED_ON_FILE = "trained_on.json"
 MAX_COMPARED_PAIRS = 5_000_000
 """Maximal number of training pairs to compare, which takes about a minute."""
 PAIRS_PER_BLOCK = 65_536
-
-
-SeenQueries = dict[str, dict[str, bool]]
-"""By collection: the ids of queries that were trained on, and whether with a relevant document."""
 
 
 def write_trained_on(folder: Path, run: Run) -> None:
@@ -55,46 +48,60 @@ def find_training_run(source: str) -> Run | None:
     return run if run is not None and run.architecture in TRAINED else None
 
 
+@dataclass
+class SeenQueries:
+    """The queries that a model was trained on.
+
+    Attributes:
+        ids: By collection: the ids of the queries, and whether with a relevant document.
+        is_complete: Whether all training pairs of the model were compared.
+    """
+
+    ids: dict[str, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
+    is_complete: bool = True
+
+    def count(self, collections: Mapping[str, Collection]) -> dict[str, dict[str, int]]:
+        """Return the number of queries, and of seen queries and pairs, of each collection with a seen query."""
+        return {
+            name: {
+                "num_queries": len(collection.retrieval.judgements),
+                "num_seen_queries": len(self.ids[name]),
+                "num_seen_pairs": sum(self.ids[name].values()),
+            }
+            for name, collection in collections.items()
+            if name in self.ids
+        }
+
+
 def find_seen_queries(
     source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]
 ) -> SeenQueries:
-    """Return the queries that a model was trained on. Empty if its training pairs are unknown."""
-    seen: SeenQueries = defaultdict(dict)
-    run = find_training_run(source)
+    """Return the queries that a model was trained on, as far as its training pairs are known."""
+    run, seen = find_training_run(source), SeenQueries()
     if run is None:
+        # BM25 and a run that is not trained have no training pairs
+        seen.is_complete = source == BM25 or find_named_run(source) is not None
         return seen
-    from repro.pipeline.stages import StageGraph
-
     queries = _group_queries_by_text(collections)
-    for phase in _list_phases(run):
-        graph = StageGraph(phase)
-        if not _is_available(graph, source):
-            progress(
-                f"{source} was trained on the corpus {phase.corpus}, which is not on this machine: the suite's queries are "
-                "not compared with its training queries, so they may be among them"
-            )
-            continue
-        graph.selection.build(progress)
-        pairs = graph.selected_pairs()
-        if len(pairs) > MAX_COMPARED_PAIRS:
-            progress(f"{source} was trained on {len(pairs):,} pairs: the suite's queries are not compared with them")
-            continue
-        _add_seen(pairs, queries, seen)
+    # Text of a first phase counts as trained on, too.
+    for phase in filter(None, (get_first_phase(run), run)):
+        pairs = _read_pairs(StageGraph(phase), source, progress)
+        if pairs is None or len(pairs) > MAX_COMPARED_PAIRS:
+            seen.is_complete = False
+        else:
+            _add_seen(pairs, queries, seen)
     return seen
 
 
-def _list_phases(run: Run) -> list[Run]:
-    # Text of a first phase counts as trained on, too.
-    return [phase for phase in (get_first_phase(run), run) if phase is not None]
-
-
-def _is_available(graph: StageGraph, source: str) -> bool:
-    # The comparison alone does not justify building the corpus of a folder.
-    may_build = not Path(source).is_dir()
+def _read_pairs(graph: StageGraph, source: str, progress: Callable[[str], None]) -> Pairs | None:
+    """Return the training pairs of a run, or None if its corpus is not on this machine."""
     # ValueError is raised if this machine has no corpus of this name, or one with other text.
     with suppress(ValueError):
-        return bool(graph.corpus.is_built) or may_build
-    return False
+        # The comparison alone does not justify building the corpus of a folder.
+        if graph.corpus.is_built or not Path(source).is_dir():
+            graph.selection.build(progress)
+            return graph.selected_pairs()
+    return None
 
 
 QueriesByText = Mapping[str, list[tuple[str, str, list[str]]]]
@@ -125,7 +132,7 @@ def _add_seen(pairs: Pairs, queries: QueriesByText, seen: SeenQueries) -> None:
         for index, document in zip(matches, pairs.texts("document", rows[matches]), strict=True):
             for name, query_id, relevant in queries[forms[index]]:
                 is_pair = identify_text(document) in map(identify_text, relevant)
-                seen[name][query_id] = is_pair or seen[name].get(query_id, False)
+                seen.ids[name][query_id] = is_pair or seen.ids[name].get(query_id, False)
         pairs.release_pages()
 
 
@@ -149,56 +156,21 @@ def review_seen_queries(
 ) -> Review:
     """Find the queries of a suite that some models were trained on, warn about them, and optionally exclude them."""
     seen = {source: find_seen_queries(source, collections, progress) for source in models}
-    counts = {}
-    lines = []
-    for source, seen_queries in seen.items():
-        if seen_queries:
-            counts[source] = {
-                name: {
-                    "num_queries": len(collection.retrieval.judgements),
-                    "num_seen_queries": len(seen_queries[name]),
-                    "num_seen_pairs": sum(seen_queries[name].values()),
-                }
-                for name, collection in collections.items()
-                if name in seen_queries
-            }
-            lines.append(_format_seen_line(source, counts[source], _count_queries(collections), left_out=leave_out))
+    counts = {source: queries.count(collections) for source, queries in seen.items() if queries.ids}
+    num_queries = _count_queries(collections)
+    lines = [_format_seen_line(source, counts[source], num_queries, left_out=leave_out) for source in counts]
     lines += [
-        _format_unknown_line(source)
-        for source in models
-        if has_unknown_training(source) and (leave_out or source != MINILM)
+        f"warning: the training queries of {source} are unknown, not on this machine or too many: queries of this suite "
+        "may be among them"
+        for source, queries in seen.items()
+        if not queries.is_complete and (leave_out or source != MINILM)
     ]
     if leave_out:
-        suite, remaining = drop_seen_queries(suite, collections, list(seen.values()))
-        lines.append(_format_dropped_line(collections, remaining))
-        collections = remaining
+        suite, collections = drop_seen_queries(suite, collections, list(seen.values()))
+        lines.append(f"--leave-out-seen: {_count_queries(collections)} of {num_queries} queries are left")
     for line in lines:
         progress(line)
     return Review(suite, collections, counts, tuple(lines))
-
-
-def has_unknown_training(source: str) -> bool:
-    """Return whether a model's training queries are not compared here: unknown, of a missing corpus, or too many.
-
-    Call `find_seen_queries` first, which builds the selected pairs.
-    """
-    run = find_training_run(source)
-    if run is None:
-        # a named run that is not trained has no training queries, nor has BM25
-        return find_named_run(source) is None and source != BM25
-    from repro.pipeline.stages import StageGraph
-
-    graphs = [StageGraph(phase) for phase in _list_phases(run)]
-    return not all(
-        _is_available(graph, source) and len(graph.selected_pairs()) <= MAX_COMPARED_PAIRS for graph in graphs
-    )
-
-
-def _format_unknown_line(source: str) -> str:
-    return (
-        f"warning: the training queries of {source} are unknown, not on this machine or too many: queries of this suite "
-        "may be among them"
-    )
 
 
 def _count_queries(collections: Mapping[str, Collection]) -> int:
@@ -209,12 +181,11 @@ def _format_seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_
     num_seen = sum(row["num_seen_queries"] for row in counts.values())
     num_pairs = sum(row["num_seen_pairs"] for row in counts.values())
     by_collection = ", ".join(f"{name} {row['num_seen_queries']}" for name, row in counts.items())
-    line = (
-        f"warning: {called} was trained on {num_seen} of {num_queries} queries ({by_collection}), {num_pairs} of them "
-        "with a relevant document"
-    )
     effect = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
-    return f"{line}: {effect}"
+    return (
+        f"warning: {called} was trained on {num_seen} of {num_queries} queries ({by_collection}), {num_pairs} of them "
+        f"with a relevant document: {effect}"
+    )
 
 
 def drop_seen_queries(
@@ -227,7 +198,7 @@ def drop_seen_queries(
     """
     remaining: dict[str, Collection] = {}
     for name, collection in collections.items():
-        ids = {query_id for model in seen for query_id in model.get(name, ())}
+        ids = {query_id for model in seen for query_id in model.ids.get(name, ())}
         retrieval = _drop_queries(collection.retrieval, ids)
         if retrieval.judgements:
             remaining[name] = replace(collection, retrieval=retrieval)
@@ -245,10 +216,3 @@ def _drop_queries(retrieval: Retrieval, ids: set[str]) -> Retrieval:
     queries = {query_id: text for query_id, text in queries.items() if query_id not in ids}
     judgements = {query_id: grades for query_id, grades in retrieval.judgements.items() if query_id not in ids}
     return replace(retrieval, query_ids=tuple(queries), queries=tuple(queries.values()), judgements=judgements)
-
-
-def _format_dropped_line(before: Mapping[str, Collection], after: Mapping[str, Collection]) -> str:
-    """Return a line with the number of remaining queries and the dropped collections."""
-    line = f"--leave-out-seen: {_count_queries(after)} of {_count_queries(before)} queries are left"
-    dropped = [name for name in before if name not in after]
-    return f"{line}; no query is left of {', '.join(dropped)}" if dropped else line

@@ -29,18 +29,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    ModernBertConfig,
-    ModernBertModel,
-    NomicBertConfig,
-    NomicBertModel,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
-from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+try:
+    from transformers import (
+        BertConfig,
+        BertModel,
+        ModernBertConfig,
+        ModernBertModel,
+        NomicBertConfig,
+        NomicBertModel,
+        PreTrainedConfig,
+        PreTrainedModel,
+        PreTrainedTokenizerFast,
+    )
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+except ImportError as error:
+    raise ImportError('this model needs another version: pip install "transformers>=5.17"') from error
 
 TRAINED_ON_FILE = "trained_on.json"
 NO_CONTEXT = (

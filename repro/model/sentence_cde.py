@@ -20,10 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sentence_transformers.base.modules import InputModule
-from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
+
+try:
+    from sentence_transformers.base.modules import InputModule
+    from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+except ImportError as error:
+    raise ImportError(
+        'this model needs other versions: pip install "sentence-transformers>=6" "transformers>=5.17"'
+    ) from error
 
 # relative, because both files are copied into one folder
 from .modeling_cde import CdeConfig, CdeModel, as_context_rows, as_texts, draw_batch_context

@@ -174,11 +174,13 @@ def _make_rows(
         trained["filter"] = "none"
         contextual["test_contexts"] = "own+null"
     untrained = {"scale": scale, **shared, "num_pairs": None}
+    # also scores the vectors whitened, which needs a full search
+    whitened = {"measure": "whitening"} if defaults["protocol"] == "full" else {}
     return [
         {**trained, "architecture": "biencoder"},
         {**trained, **contextual},
         {**untrained, "architecture": "bm25"},
-        {**untrained, "architecture": "surrogate", "surrogate": "minilm"},
+        {**untrained, "architecture": "surrogate", "surrogate": "minilm", **whitened},
     ]
 
 

@@ -20,6 +20,9 @@ from repro.spec.start import MINILM_TOKENS
 from repro.text import ABSENT, count_noun, format_number
 
 MIN_QUERIES = 50
+CHART_WIDTH = 40
+WHITENED = ", whitened"
+"""End of the name of a system whose vectors are whitened by the corpus."""
 MEMORIZED_LOSS = 0.05
 """Training loss in nats below which more steps on the same pairs hardly help."""
 
@@ -57,12 +60,29 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
     # All references that beat the model are compared with it, or only the best reference if none does.
     lines = [_format_verdict(best, system) for system in better or references[:1]]
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
-    width = max(len(system.label) for system in systems)
-    for system in sorted(systems, key=lambda system: -system.mean):
-        bounds = system.interval()
-        interval = ABSENT if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
-        lines.append(f"  {system.label:<{width}}  {format_number(system.mean):>5}  {interval}")
-    return [*lines, *_list_notes(references), *_list_hints(best, better), *_list_commands(systems)]
+    return [
+        *lines,
+        *_draw_chart(sorted(systems, key=lambda system: -system.mean)),
+        *_list_notes(references),
+        *_list_hints(best, better),
+        *_list_commands(systems),
+    ]
+
+
+def _draw_chart(systems: Sequence[System]) -> list[str]:
+    """Return a line per system: its score, its interval, and both drawn on a common axis, for example ├──●──┤."""
+    intervals = [system.interval() for system in systems]
+    ends = [end for system, bounds in zip(systems, intervals, strict=True) for end in bounds or (system.mean,)]
+    start, scale = min(ends), (CHART_WIDTH - 1) / ((max(ends) - min(ends)) or 1.0)
+    width, lines = max(len(system.label) for system in systems), []
+    for system, bounds in zip(systems, intervals, strict=True):
+        low, high = bounds or (system.mean, system.mean)
+        left, middle, right = (round((value - start) * scale) for value in (low, system.mean, high))
+        drawn = [" "] * left + ["─"] * (right - left + 1)
+        drawn[left], drawn[right], drawn[middle] = "├", "┤", "●"
+        interval = ABSENT if bounds is None else f"{format_number(low)} to {format_number(high)}"
+        lines.append(f"  {system.label:<{width}}  {format_number(system.mean):>5}  {interval:<12}  {''.join(drawn)}")
+    return lines
 
 
 def format_searched(sizes: Mapping[str, Mapping[str, int]]) -> str:
@@ -80,12 +100,12 @@ def format_searched(sizes: Mapping[str, Mapping[str, int]]) -> str:
 def _load_systems(records: Sequence[Record]) -> list[System]:
     systems = []
     for record in records:
-        rows, (context, values_Q) = list_suite_rows(record.provenance), _get_values(record)
-        if values_Q is not None and len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
-            owner = "your " if record.run.architecture in TRAINED else ""
-            name = f"{owner}{get_model_name(record.run)}{context}{_format_stemmer(record)}"
-            scores = QueryScores.of(name, values_Q, rows)
-            systems.append(System(**vars(scores), record=record))
+        rows = list_suite_rows(record.provenance)
+        for variant, values_Q in _list_values(record):
+            if len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
+                owner = "your " if record.run.architecture in TRAINED else ""
+                name = f"{owner}{get_model_name(record.run)}{variant}{_format_stemmer(record)}"
+                systems.append(System(**vars(QueryScores.of(name, values_Q, rows)), record=record))
     num_named = Counter(system.label for system in systems)
     return [
         replace(system, label=f"{system.label} {system.record.id[:6]}") if num_named[system.label] > 1 else system
@@ -109,13 +129,17 @@ def _get_bm25(record: Record) -> Mapping[str, Any]:
     return parameters
 
 
-def _get_values(record: Record) -> tuple[str, np.ndarray | None]:
-    """Return NDCG@10 per query (Q,), and the context for the name of the system if it is not the own corpus.
+def _list_values(record: Record) -> list[tuple[str, np.ndarray]]:
+    """Return the end of the name of each system of a record, and its NDCG@10 per query, (Q,).
 
     A context-blind model has scores under the null context only.
     """
-    values_Q, null_Q = (record.arrays.get(record.run.suite + end) for end in ("", "+null"))
-    return ("", values_Q) if values_Q is not None or null_Q is None else (", null context", null_Q)
+    ends = {"": "", "+whitened": WHITENED}
+    if record.run.suite not in record.arrays:
+        ends = {"+null": ", null context"}
+    return [
+        (name, record.arrays[path]) for end, name in ends.items() if (path := record.run.suite + end) in record.arrays
+    ]
 
 
 def _format_verdict(best: System, other: System) -> str:
@@ -133,7 +157,7 @@ def _format_verdict(best: System, other: System) -> str:
 def _list_notes(references: Sequence[System]) -> list[str]:
     """Return the note of BM25 about queries without a hit, and one if MiniLM read less of each text than it can."""
     notes = [f"  {note}" for system in references if (note := _get_bm25(system.record).get("note"))]
-    runs = [system.record.run for system in references if system.record.run.surrogate == "minilm"]
+    runs = dict.fromkeys(system.record.run for system in references if system.record.run.surrogate == "minilm")
     return notes + [
         f"  {get_model_name(run)} read the first {run.max_tokens} tokens of each text, as in your runs. With up to "
         f"{MINILM_TOKENS} its score may be higher: repro evaluate --model minilm --suite {run.suite}"
@@ -171,17 +195,24 @@ def _list_hints(best: System, better: Sequence[System]) -> list[str]:
 
 
 def _list_commands(systems: Sequence[System]) -> list[str]:
-    """Return the next commands for the system that won."""
-    best = max(systems, key=lambda system: system.mean)
+    """Return the system to deploy, the reason, and the next commands."""
+    best, *others = sorted(systems, key=lambda system: -system.mean)
     run, suite = best.record.run, best.record.run.suite
     if best.is_trained:
-        model = best.record.id
-        deploy = f"repro export {model} FOLDER --to sentence-transformers"
+        model, deploy = best.record.id, f"repro export {best.record.id} FOLDER --to sentence-transformers"
+    elif run.architecture == "bm25":
+        model, deploy = "bm25", "the BM25 of your search engine"
+    elif best.label.endswith(WHITENED):
+        model, deploy = "minilm --whiten own", f"repro adapt minilm --corpus {suite} --to FOLDER"
     else:
-        model = "bm25" if run.architecture == "bm25" else "minilm"
-        deploy = f"repro adapt minilm --corpus {suite} --to FOLDER"
-    lines = [f"  repro evaluate --model {model} --suite {suite}", f"  {deploy}"]
-    return [f"Go on with {best.label}", *lines]
+        model, deploy = "minilm", 'SentenceTransformer("sentence-transformers/all-MiniLM-L6-v2")'
+    unclear = [other.label for other in others if (best.interval(other) or (0.0,))[0] <= 0]
+    reason = f"not clearly above {', '.join(unclear)}" if unclear else "clearly above all others"
+    return [
+        f"Deploy {best.label}: its score is the highest, {reason}",
+        f"  repro evaluate --model {model} --suite {suite}",
+        f"  {deploy}",
+    ]
 
 
 def read_suite_sizes(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:

@@ -12,8 +12,6 @@ import pytest
 
 from experiments import e15_overview
 from repro.spec import TRAINED, Run, registry
-from repro.spec.identity import run_id
-from repro.spec.registry import find_experiment
 from tests.commands import run_command
 
 
@@ -55,33 +53,6 @@ def test_corpus_has_counts_and_samples() -> None:
     counts = [line.split() for line in table.splitlines() if line.startswith((" planted ", " all "))]
     assert counts == [["planted", "240", "6"], ["all", "240", "6"]]
     assert table.count("  query     ") == table.count("  document  ") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("export RUN out --to onnx", "unknown format 'onnx'"),
-        ("export RUN . --to transformers", "is the current folder"),
-        ("export RUN full --to transformers", "is not empty"),
-        ("export nothere out --to transformers", "no model 'nothere'"),
-        ("evaluate --compare bm25 nothere --suite planted", "no model 'nothere'"),
-        ("evaluate --model bm25 --suite full", "is no BEIR folder"),
-        ("evaluate --model bm25 --suite no/where", "--suite no/where: no such folder"),
-        ("evaluate --model bm25 --suite scifact", "unknown suite 'scifact'; choose one of"),
-    ],
-)
-def test_impossible_words_are_refused_before_imports(
-    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The modules that would import torch cannot be imported here."""
-    for module in ("exporting", "evaluating", "explaining"):
-        monkeypatch.setitem(sys.modules, f"repro.interop.{module}", None)
-    monkeypatch.chdir(tmp_path)
-    Path("full").mkdir()
-    Path("full", "file").touch()
-    biencoder = next(run for run in find_experiment("table1").runs("smoke") if run.architecture == "biencoder")
-    with pytest.raises(ValueError, match=message):
-        run_command(*words.replace("RUN", run_id(biencoder)).split())
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from repro.interop.sentence_transformers_folder import open_sentence_transformers
-from tests.interop.small import make_model
-
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
-NAMES = (*("biencoder", "contextual", "contextual_trainer", "grid", "mteb_contexts", "own_corpus", "search"),)
+NAMES = ("biencoder", "contextual", "contextual_trainer", "mteb_contexts")
 Import = Callable[[str], ModuleType]
 Output = pytest.CaptureFixture[str]
 
@@ -75,41 +72,8 @@ def test_contextual_scores_depend_on_corpus(example: Import, tmp_path: Path, cap
     assert output.count("  0.") >= len(scores["weather"]) and module.UNTRAINED in output
 
 
-def test_contextual_shows_errors_of_its_process(example: Import, tmp_path: Path) -> None:
-    """A biencoder has no `set_context`, which the other process reports."""
-    make_model("biencoder").save_pretrained(tmp_path / "plain")
-    with pytest.raises(SystemExit, match="set_context"):
-        example("contextual").main(tmp_path, str(tmp_path / "plain"))
-
-
 def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsys: Output) -> None:
     scores = example("mteb_contexts").main(tmp_path)
     assert scores["own"] > max(scores["wrong"], scores["null"]) + 0.1
     assert len(list(tmp_path.rglob("plants-*.json"))) == 3, "each context has its own result"
     assert "wrong: NDCG@10" in capsys.readouterr().out
-
-
-def test_own_corpus_becomes_a_model(example: Import, tmp_path: Path, capsys: Output) -> None:
-    summary = example("own_corpus").main(tmp_path, num_pairs=500, scale="smoke", num_steps=4)
-    output = capsys.readouterr().out
-    assert "500 pairs read" in output and all(
-        name in output for name in ("your biencoder", "BM25", "off-the-shelf MiniLM")
-    )
-    assert " wins over " in summary[0]
-    theirs = open_sentence_transformers(tmp_path / "docstrings")
-    assert theirs.encode(["a question"], prompt_name="query").shape == (1, 32)
-
-
-def test_search_finds_documents(example: Import, tmp_path: Path) -> None:
-    """A query that equals a document finds it, with the original and with the adapted model."""
-    query = [row["document"] for _, row in zip(range(40), example("own_corpus").iter_docstrings(), strict=False)][7]
-    rankings = example("search").main(tmp_path, (query,), num_documents=40)
-    assert [ranking[0][0].id for ranking in rankings.values()] == ["7", "7"]
-
-
-def test_grid_runs_on_the_local_queue(example: Import, tmp_path: Path) -> None:
-    """Each combination has a row with its score."""
-    table = example("grid").main(tmp_path, ("learning_rate=1e-3,5e-3",))
-    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
-    assert {row["learning_rate"] for row in rows} == {"0.001", "0.005"}
-    assert all(float(row["mean"]) > 0 for row in rows)

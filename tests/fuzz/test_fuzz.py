@@ -29,8 +29,8 @@ from repro.data.beir import Retrieval, load_beir, load_suite, write_beir_folder,
 from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.readers import read_foreign_rows
-from repro.interop.safe_weights import read_safetensors
 from repro.model.config import ModelConfig, load_config
+from repro.model.encoding import read_tensors
 from repro.records.lookup import read_runs
 from repro.records.store import read_record, write_record
 from repro.spec import base
@@ -163,7 +163,7 @@ READERS: dict[str, Reader] = {
     "parquet": (write_parquet, "x.parquet", lambda path: list(read_foreign_rows(path))),
     "jsonl.gz": (lambda folder: (folder / "x.jsonl.gz").write_bytes(gzip.compress(b'{"query": "a", "document": "b"}\n' * 9)),
                  "x.jsonl.gz", lambda path: list(read_foreign_rows(path))),
-    "safetensors": (write_weights, "x.safetensors", read_safetensors),
+    "safetensors": (write_weights, "x.safetensors", read_tensors),
     "config.json": (lambda folder: ModelConfig(architecture="biencoder").save(folder), "config.json",
                     lambda path: load_config(path.parent)),
     "record": (write_small_record, f"{run_id(RUN)}.json", read_record),

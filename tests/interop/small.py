@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 
 from repro.data.beir import Retrieval
 from repro.interop.exporting import export_model
@@ -48,6 +49,11 @@ def export_small_model(
     model.save_pretrained(folder / "ours")
     export_model(str(folder / "ours"), folder / "out", to, progress=ignore)
     return model, folder / "out"
+
+
+def open_folder(folder: Path, **options: Any) -> SentenceTransformer:
+    """Open an export with sentence-transformers and its own code."""
+    return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu", **options)
 
 
 def make_hub_snapshot(cache: Path, name: str) -> Path:

@@ -24,9 +24,8 @@ from repro.data.beir import Retrieval
 from repro.data.prompts import PROMPTS
 from repro.evaluate.contexts import draw_context
 from repro.interop.exporting import export_model
-from repro.interop.opening import open_model
 from repro.interop.self_contained import load_self_contained_model, write_self_contained
-from repro.interop.sentence_transformers_folder import export_sentence_transformers, open_sentence_transformers
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.interop.trained_on import TRAINED_ON_FILE, write_trained_on
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
@@ -35,7 +34,8 @@ from repro.model.texts import make_texts
 from repro.spec import base
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
-from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
+from tests.commands import ignore
+from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model, open_folder
 
 VARIANTS: list[dict[str, Any]] = [
     {"backbone": "nomic"},
@@ -51,11 +51,21 @@ QUIET = {"show_progress_bar": False}
 
 def export_and_open(model: Any, folder: Path) -> SentenceTransformer:
     write_self_contained(model, folder)
-    return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
+    return open_folder(folder)
 
 
-def test_every_pooling_is_exported() -> None:
-    assert {changes.get("pooling", "mean") for changes in VARIANTS} == set(POOLINGS)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of the small contextual model. No test changes it."""
+    folder = tmp_path_factory.mktemp("exported") / "out"
+    write_self_contained(make_model("contextual"), folder)
+    return folder
+
+
+@pytest.fixture
+def theirs(folder: Path) -> SentenceTransformer:
+    """The opened export."""
+    return open_folder(folder)
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -79,35 +89,17 @@ def test_exported_code_matches_our_vectors(tmp_path: Path, changes: dict[str, An
     np.testing.assert_allclose(other.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
 
 
-def test_context_has_length_and_prompt(tmp_path: Path) -> None:
-    """A context that is set and one of a single call are truncated alike. Its prompt may be that of queries."""
-    model = make_model("contextual")
-    theirs = export_and_open(model, tmp_path)
-    theirs.max_seq_length = 5
-    expected = theirs.encode_document(TEXTS, context=CORPUS[:4], **QUIET)
-    theirs.set_context(CORPUS[:4])
-    assert theirs[0].model.context_input_ids.shape == (4, 5)
-    np.testing.assert_allclose(theirs.encode_document(TEXTS, **QUIET), expected, **CLOSE)
-    theirs.max_seq_length = model.config.max_tokens
-    model.set_context(CORPUS, 3, "query")
-    theirs.set_context(CORPUS, seed=3, prompt_name="query")
-    np.testing.assert_allclose(theirs.encode_document(TEXTS, **QUIET), model.encode(TEXTS, "document"), **CLOSE)
-    with pytest.raises(ValueError, match="unknown prompt 'passage'"):
-        theirs.set_context(CORPUS, prompt_name="passage")
-
-
-@pytest.mark.parametrize("num_documents", [6, 4, 3])
-def test_name_draws_sample_of_evaluate(tmp_path: Path, num_documents: int) -> None:
+@pytest.mark.parametrize(("num_documents", "role"), [(6, "query"), (3, "document")])
+def test_name_draws_sample_of_evaluate(theirs: SentenceTransformer, num_documents: int, role: str) -> None:
     """With the name of the collection, an export is conditioned on the same documents as in `repro evaluate`."""
     model, documents = make_model("contextual"), CORPUS[:num_documents]
-    theirs = export_and_open(model, tmp_path)
     ids = tuple(str(number) for number in range(num_documents))
     collection = Retrieval("things", ids, tuple(documents), (), (), {})
     context = draw_context("own", collection, num_contexts=model.config.num_contexts, seed=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.set_context(context.texts, 3)
-        theirs.set_context(documents, seed=3, name="things")
+        model.set_context(context.texts, 3, role)
+        theirs.set_context(documents, seed=3, name="things", prompt_name=role)
         drawn = theirs[0].drawn_from(documents, seed=3, name="things")
     assert drawn[: len(context.texts)] == context.texts
     np.testing.assert_allclose(theirs.encode_document(TEXTS, **QUIET), model.encode(TEXTS, "document"), **CLOSE)
@@ -156,65 +148,41 @@ def test_exported_class_draws_the_same_weights(architecture: str) -> None:
 
 
 ELSEWHERE = """
-import json, sys, warnings
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("repro", "experiments"):
-            raise ImportError("blocked: " + name)
-
-sys.meta_path.insert(0, Blocked())
-
-def main():
-    import numpy as np
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-    from transformers import AutoModel
-    folder, out, texts, corpus = json.loads(sys.argv[1])
-    model = SentenceTransformer(folder, trust_remote_code=True, device="cpu")
+import json, sys
+sys.modules["repro"] = sys.modules["experiments"] = None  # as if this project were not installed
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel
+folder, out, texts, corpus = json.loads(sys.argv[1])
+arrays = {}
+for name, model in (
+    ("sentence-transformers", SentenceTransformer(folder, trust_remote_code=True, device="cpu")),
+    ("transformers", AutoModel.from_pretrained(folder, trust_remote_code=True)),
+):
     model.set_context(corpus, seed=0)
-    arrays = {"query": model.encode_query(texts), "document": model.encode_document(texts)}
-    judged = {str(n): {str(n)} for n in range(len(corpus))}
-    named = {str(n): text for n, text in enumerate(corpus)}
-    arrays["ir"] = np.array([InformationRetrievalEvaluator(named, named, judged)(model)["cosine_ndcg@10"]])
-    pool = model.start_multi_process_pool(["cpu"])
-    arrays["pool"] = model.encode(texts, prompt_name="document", pool=pool, chunk_size=2)
-    model.stop_multi_process_pool(pool)
-    model.save_pretrained(folder + "-again")
-    again = SentenceTransformer(folder + "-again", trust_remote_code=True, device="cpu")
-    arrays["again"] = again.encode_document(texts)
-    other = AutoModel.from_pretrained(folder + "-again", trust_remote_code=True)
-    arrays["auto"] = other.encode(texts, "document")
-    assert "repro" not in sys.modules
-    np.savez(out, **arrays)
-
-if __name__ == "__main__":
-    main()
+    arrays[name] = model.encode(texts)
+np.savez(out, **arrays)
 """
 
 
 def test_folder_opens_without_this_project(tmp_path: Path) -> None:
-    """A process that cannot import `repro` encodes, evaluates, uses a pool of processes, saves and opens again."""
-    model, folder, out = make_model("contextual"), tmp_path / "model", tmp_path / "vectors.npz"
-    write_self_contained(model, folder)
-    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
-    arguments = json.dumps([str(folder), str(out), TEXTS, CORPUS])
-    command = [sys.executable, "-I", str(tmp_path / "elsewhere.py"), arguments]
+    """A process that cannot import `repro` encodes with both libraries."""
+    model, out = make_model("contextual", prompts="none"), tmp_path / "vectors.npz"
+    write_self_contained(model, tmp_path / "model")
+    arguments = json.dumps([str(tmp_path / "model"), str(out), TEXTS, CORPUS])
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-I", "-c", ELSEWHERE, arguments]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     model.set_context(CORPUS, seed=0)
     with np.load(out) as arrays:
-        np.testing.assert_allclose(arrays["query"], model.encode(TEXTS, "query"), **CLOSE)
-        for name in ("document", "pool", "again", "auto"):
-            np.testing.assert_allclose(arrays[name], model.encode(TEXTS, "document"), **CLOSE)
-        assert 0 < arrays["ir"][0] <= 1
+        for name in ("sentence-transformers", "transformers"):
+            np.testing.assert_allclose(arrays[name], model.encode(TEXTS), **CLOSE)
 
 
-def test_missing_context_warns_once(tmp_path: Path) -> None:
+def test_missing_context_warns_once(theirs: SentenceTransformer, tmp_path: Path) -> None:
     """The null context is used. A model without a null context raises."""
     model = make_model("contextual")
-    theirs = export_and_open(model, tmp_path / "out")
     model.set_context(None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -226,9 +194,8 @@ def test_missing_context_warns_once(tmp_path: Path) -> None:
         export_and_open(make_model("contextual", sequence_dropout=0.0), tmp_path / "none").encode(TEXTS, **QUIET)
 
 
-def test_vectors_of_texts_are_no_context(tmp_path: Path) -> None:
+def test_vectors_of_texts_are_no_context(theirs: SentenceTransformer) -> None:
     """Vectors of unit length are refused as context, since they are not those of the first stage."""
-    theirs = export_and_open(make_model("contextual"), tmp_path)
     with pytest.raises(ValueError, match="unit length"):
         theirs.encode(TEXTS, dataset_embeddings=theirs.encode(CORPUS[:4]), **QUIET)
     first = theirs.encode(CORPUS[:4], prompt_name="document", without_context="first_stage", **QUIET)
@@ -237,38 +204,23 @@ def test_vectors_of_texts_are_no_context(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("context", [CORPUS, None])
-def test_context_is_saved_with_the_model(tmp_path: Path, context: list[str] | None) -> None:
-    """The saved folder has the context in their classes and in ours."""
-    theirs = export_and_open(make_model("contextual"), tmp_path / "out")
+def test_context_is_saved_with_the_model(
+    theirs: SentenceTransformer, folder: Path, tmp_path: Path, context: list[str] | None
+) -> None:
+    """The saved folder has the context in their classes and in ours. Another export drops it with a warning."""
     theirs.set_context(context, seed=1)
     expected = theirs.encode_document(TEXTS, **QUIET)
-    theirs.save_pretrained(str(tmp_path / "again"))
-    folder = tmp_path / "again"
-    for again in (SentenceTransformer(str(folder), trust_remote_code=True), open_sentence_transformers(folder)):
-        np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), expected, **CLOSE)
-    np.testing.assert_allclose(load_self_contained_model(folder).encode(TEXTS), expected, **CLOSE)
-    # another export drops it with a warning
-    warned = {
-        name: "warning" in export_model(str(tmp_path / name), tmp_path / f"{name}-exported", "transformers")[0]
-        for name in ("out", "again")
-    }
-    assert warned == {"out": False, "again": True}
+    saved = tmp_path / "saved"
+    theirs.save_pretrained(str(saved))
+    np.testing.assert_allclose(open_folder(saved).encode_document(TEXTS, **QUIET), expected, **CLOSE)
+    np.testing.assert_allclose(load_self_contained_model(saved).encode(TEXTS), expected, **CLOSE)
+    for source in (folder, saved):
+        lines = export_model(str(source), tmp_path / f"{source.name}-again", "transformers", progress=ignore)
+        assert ("warning" in lines[0]) == (source == saved)
 
 
-def test_failed_context_keeps_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = export_and_open(make_model("contextual"), tmp_path)
-    theirs.set_context(CORPUS, seed=1)
-    expected = theirs.encode_document(TEXTS, **QUIET)
-    with monkeypatch.context() as patch:
-        patch.setattr(theirs[0].model, "first_stage", lambda *arguments: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            theirs.set_context(CORPUS, seed=2)
-    np.testing.assert_array_equal(theirs.encode_document(TEXTS, **QUIET), expected)
-
-
-def test_weights_load_after_evaluation_in_training(tmp_path: Path) -> None:
+def test_weights_load_after_evaluation_in_training(theirs: SentenceTransformer) -> None:
     """An evaluator embeds the context again, in inference mode. The best weights are loaded over it afterwards."""
-    theirs = export_and_open(make_model("contextual"), tmp_path)
     theirs.set_context(CORPUS)
     best = {name: value.clone() for name, value in theirs.state_dict().items()}
     expected = theirs.encode_document(TEXTS, **QUIET)
@@ -279,31 +231,14 @@ def test_weights_load_after_evaluation_in_training(tmp_path: Path) -> None:
     np.testing.assert_array_equal(theirs.encode_document(TEXTS, **QUIET), expected)
 
 
-def test_replica_without_parameters_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """nn.DataParallel, which transformers uses on several GPUs, makes replicas whose weights are no parameters."""
-    module = export_and_open(make_model("contextual"), tmp_path)[0]
-    tokens = module.tokenize(TEXTS)
-    monkeypatch.setattr(module, "parameters", lambda recurse=True: iter(()))
-    with pytest.raises(ValueError, match=r"DataParallel is not supported: start with torchrun"):
-        module(tokens)
-
-
-def test_saved_settings_are_kept_or_refused(tmp_path: Path) -> None:
+def test_saved_settings_are_kept_or_refused(theirs: SentenceTransformer, tmp_path: Path) -> None:
     """A saved length counts in all classes. A truncation or prompt of sentence-transformers is refused by ours."""
-    theirs = export_and_open(make_model("contextual"), tmp_path / "out")
     theirs.max_seq_length = 5
     theirs.set_context(CORPUS)
     theirs.save_pretrained(str(tmp_path / "short"))
     expected = theirs.encode_document(TEXTS, **QUIET)
-    again = SentenceTransformer(str(tmp_path / "short"), trust_remote_code=True, device="cpu")
-    np.testing.assert_allclose(again.encode_document(TEXTS, **QUIET), expected, **CLOSE)
+    np.testing.assert_allclose(open_folder(tmp_path / "short").encode_document(TEXTS, **QUIET), expected, **CLOSE)
     np.testing.assert_allclose(load_self_contained_model(tmp_path / "short").encode(TEXTS), expected, **CLOSE)
-    # sentence-transformers allows None
-    theirs.max_seq_length = None
-    theirs.save_pretrained(str(tmp_path / "default"))
-    assert (
-        load_self_contained_model(tmp_path / "default").config.max_tokens == make_model("contextual").config.max_tokens
-    )
     settings = tmp_path / "short" / "config_sentence_transformers.json"
     values = json.loads(settings.read_text())
     for changes, message in (
@@ -336,20 +271,6 @@ def test_missing_weights_are_refused(tmp_path: Path, architecture: str) -> None:
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match=missing):
         AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
-
-
-def test_other_code_is_not_run(tmp_path: Path) -> None:
-    """Code that differs from this version is refused. The weights still open with our classes."""
-    model = make_model("contextual")
-    write_self_contained(model, tmp_path)
-    with (tmp_path / "modeling_cde.py").open("a") as file:
-        file.write("raise SystemExit('was run')\n")
-    with pytest.raises(ValueError, match="code that is not of this version"):
-        open_sentence_transformers(tmp_path)
-    ours = open_model(str(tmp_path)).ours
-    for encoder in (model, ours):
-        encoder.set_context(CORPUS)
-    np.testing.assert_array_equal(ours.encode(TEXTS), model.encode(TEXTS))
 
 
 PAIRS = [
@@ -402,11 +323,9 @@ def test_stock_losses_give_our_gradients(tmp_path: Path, cached: bool) -> None:
             np.testing.assert_allclose(actual[name], gradient, atol=2e-5, err_msg=name)
 
 
-def test_each_dataset_has_prompts(tmp_path: Path) -> None:
+def test_each_dataset_has_prompts(theirs: SentenceTransformer) -> None:
     """Batches of several training datasets have other columns. The first column holds queries, the others documents."""
-    model = make_model("contextual")
-    theirs = export_and_open(model, tmp_path)
-    collate, prompts = theirs[0].make_collator(), PROMPTS[model.config.prompts]
+    collate, prompts = theirs[0].make_collator(), PROMPTS["task"]
     for name, (query, document) in {"one": ("anchor", "positive"), "two": ("question", "answer")}.items():
         batch = collate([{"dataset_name": name, query: "rain", document: "snow falls"}] * 2)
         for column, text in ((query, prompts.query + "rain"), (document, prompts.document + "snow falls")):
@@ -414,9 +333,8 @@ def test_each_dataset_has_prompts(tmp_path: Path) -> None:
             assert torch.equal(batch[f"{column}_input_ids"], expected), column
 
 
-def test_training_without_a_context_is_refused(tmp_path: Path) -> None:
+def test_training_without_a_context_is_refused(theirs: SentenceTransformer) -> None:
     """The message names the collator. After training, the vectors of a set context are computed again."""
-    theirs = export_and_open(make_model("contextual"), tmp_path)
     theirs.set_context(CORPUS)
     before = theirs.encode(TEXTS, **QUIET)
     batch = theirs[0].make_collator()(PAIRS)

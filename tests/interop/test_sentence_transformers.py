@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
 
 from repro.batches.cluster import Clusters
 from repro.batches.sampler import BatchSampler
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import (
-    as_sentence_transformer,
     export_sentence_transformers,
-    open_sentence_transformers,
 )
 from repro.interop.stock_trainer import make_cluster_batch_sampler
-from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model
+from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model, open_folder
 
 
 @pytest.mark.parametrize("kind", ["nomic", "bert", "modernbert"])
@@ -43,22 +40,11 @@ def test_biencoder_opens_with_stock_modules(tmp_path: Path, caplog: pytest.LogCa
         np.testing.assert_allclose(vectors, model.encode(TEXTS, prompt), atol=1e-6, rtol=0)
 
 
-def test_routers_embed_queries_as_queries(tmp_path: Path) -> None:
-    queries, documents = (as_sentence_transformer(make_model("biencoder", num_layers=number)) for number in (1, 2))
-    router = Router.for_query_document(list(queries), list(documents))
-    theirs = SentenceTransformer(modules=[router], device="cpu")
-    theirs.save(str(tmp_path))
-    model = open_model(str(tmp_path)).model
-    for prompt, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
-        np.testing.assert_allclose(model.encode(TEXTS, prompt), encode(TEXTS, normalize_embeddings=True), **CLOSE)
-    assert np.abs(model.encode(TEXTS, "query") - model.encode(TEXTS, "document")).max() > 0.1
-
-
 @pytest.fixture
 def contextual(tmp_path: Path) -> SentenceTransformer:
     """An export of the small contextual model, opened."""
     export_sentence_transformers(make_model("contextual"), tmp_path / "contextual")
-    return open_sentence_transformers(tmp_path / "contextual")
+    return open_folder(tmp_path / "contextual")
 
 
 def test_context_is_embedded_once(contextual: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +84,7 @@ def test_unclear_context_is_refused(contextual: SentenceTransformer, options: di
 def test_blind_export_takes_no_documents(tmp_path: Path) -> None:
     """A model trained without documents refuses them for one call, as `set_context` does."""
     export_sentence_transformers(make_model("contextual", sequence_dropout=1.0), tmp_path)
-    blind = open_sentence_transformers(tmp_path)
+    blind = open_folder(tmp_path)
     vectors = blind.encode(CORPUS[:4], convert_to_tensor=True, without_context="first_stage")
     tokens = blind[0].preprocess(TEXTS)
     for call in (
@@ -112,17 +98,10 @@ def test_blind_export_takes_no_documents(tmp_path: Path) -> None:
     np.testing.assert_allclose(blind.encode(TEXTS, prompt_name="document"), blind[0].model.encode(TEXTS), **CLOSE)
 
 
-def test_too_short_length_is_refused(contextual: SentenceTransformer) -> None:
-    """With two tokens all texts would have the same vector."""
-    contextual.max_seq_length = 2
-    with pytest.raises(ValueError, match="max_seq_length is 2"):
-        contextual.encode(TEXTS, context=CORPUS)
-
-
 def test_moved_folder_holds_no_pickle(tmp_path: Path) -> None:
     export_sentence_transformers(make_model("contextual"), tmp_path / "old")
     folder = (tmp_path / "old").rename(tmp_path / "new")
-    opened = open_sentence_transformers(folder)
+    opened = open_folder(folder)
     assert opened[0].model.name_or_path == str(folder)
     assert {path.suffix for path in folder.rglob("*") if path.is_file()} <= {".json", ".safetensors", ".md", ".py"}
     with pytest.raises(ValueError, match="pickle"):
@@ -132,9 +111,7 @@ def test_moved_folder_holds_no_pickle(tmp_path: Path) -> None:
 def test_other_modules_are_refused(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]')
     with pytest.raises(ValueError, match="evil"):
-        open_sentence_transformers(tmp_path)
-    with pytest.raises(ValueError, match=r"modules\.json is missing"):
-        open_sentence_transformers(tmp_path / "nowhere")
+        open_model(str(tmp_path))
 
 
 def test_stock_trainer_gets_our_batches() -> None:

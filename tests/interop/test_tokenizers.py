@@ -12,15 +12,10 @@ from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.model import MtebModel
 from repro.interop.opening import open_model
 from repro.interop.self_contained import write_self_contained
-from repro.interop.sentence_transformers_folder import open_sentence_transformers
 from repro.model.start import load_model
 from tests.interop.small import CORPUS, TEXTS, export_small_model
 
-FORMATS = [
-    ("contextual", "sentence-transformers"),
-    ("contextual", "transformers"),
-    ("biencoder", "transformers"),
-]
+FORMATS = [("contextual", "sentence-transformers"), ("biencoder", "transformers")]
 
 
 def renumber_words(folder: Path) -> None:
@@ -68,14 +63,6 @@ def test_saved_model_needs_no_old_folder(tmp_path: Path, architecture: str, to: 
         # `encode` could still use the cached tokenizer of the removed folder.
         assert load_tokenizer(again.config.tokenizer).get_vocab_size() == 30522
         np.testing.assert_allclose(again.encode(TEXTS, "query"), expected, atol=1e-6)
-
-
-def test_opened_module_keeps_its_words(tmp_path: Path) -> None:
-    folder = export(tmp_path, "contextual", "sentence-transformers")
-    module = open_sentence_transformers(folder)[0]
-    shutil.rmtree(folder)
-    module.save(str(tmp_path))
-    assert (tmp_path / "tokenizer.json").is_file()
 
 
 def test_missing_tokenizer_is_named(tmp_path: Path) -> None:

@@ -19,16 +19,6 @@ def test_plain_transformers_folder_is_refused(tmp_path: Path) -> None:
         open_model(str(folder))
 
 
-def test_failed_export_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="unknown format"):
-        export_small_model(tmp_path, "biencoder", "official")
-    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "precious").write_text("x")
-    with pytest.raises(ValueError, match="nothing is overwritten"):
-        export_model(str(tmp_path / "ours"), tmp_path / "out", "transformers")
-
-
 @pytest.mark.parametrize(
     ("architecture", "to"),
     [("biencoder", "sentence-transformers"), ("contextual", "sentence-transformers"), ("biencoder", "transformers"),

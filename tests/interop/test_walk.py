@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from repro.evaluate.retrieval import read_run
-from repro.interop.sentence_transformers_folder import open_sentence_transformers
 from repro.storage.paths import CHECKOUT
 from tests.commands import run_command, run_module
+from tests.interop.small import open_folder
 
 THINGS = ("kettle", "lamp", "radio", "bicycle", "printer")
 
@@ -67,7 +67,7 @@ def test_export_opens_with_its_card(walk: Walk) -> None:
     card = (walk.folder / "mine-for-others" / "README.md").read_text()
     assert walk.run in card and f"{100 * walk.record['metrics']['mine/mean/ndcg_at_10']:.1f}" in card
     assert walk.record["run"]["corpus"] in card and "95 %" in card and "## Limits" in card
-    theirs = open_sentence_transformers(walk.folder / "mine-for-others")
+    theirs = open_folder(walk.folder / "mine-for-others")
     with pytest.warns(UserWarning, match="context"):
         assert theirs.encode(["a question"], prompt_name="document").shape == (1, 32)
     assert theirs.encode(["a question"], prompt_name="document", context=["a text"]).shape == (1, 32)

@@ -278,7 +278,7 @@ def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
     lines = format_own_corpus_lines(runs, SIZES)
     assert lines[0].startswith("your biencoder wins over BM25: +5.0 points.")
-    assert [line.split()[-2] for line in lines[2:4]] == ["60.0", "55.0"], "equal scores have no interval"
+    assert [line.split()[-3] for line in lines[2:4]] == ["60.0", "55.0"], "equal scores have no interval"
 
 
 def test_context_blind_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_single_queries_decide_no_winner(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
     lines = format_own_corpus_lines(runs, SIZES)
     assert lines[0].startswith("your biencoder wins over BM25: +40.0 points. The difference is not clear")
-    assert lines[2].split()[-2:] == ["90.0", "–"]
+    assert lines[2].split()[2:4] == ["90.0", "–"]
 
 
 def test_interval_is_that_of_queries(summarise: Summarise) -> None:
@@ -320,10 +320,34 @@ def test_interval_is_that_of_queries(summarise: Summarise) -> None:
 
 def test_commands_follow_the_winner(summarise: Summarise) -> None:
     """A trained model is exported. If BM25 or MiniLM wins, no trained model is recommended."""
-    assert "repro export" in summarise(0.7, 0.5, 0.6)[-1]
+    *_, advice, _, deploy = summarise(0.7, 0.5, 0.6)
+    assert advice.startswith("Deploy your biencoder") and "clearly above all others" in advice and "export" in deploy
     for bm25, minilm, model in ((0.7, 0.6, "bm25"), (0.6, 0.7, "minilm")):
         lines = summarise(0.5, bm25, minilm)
         assert "repro export" not in "".join(lines) and f"--model {model}" in lines[-2]
+    assert "not clearly above off-the-shelf MiniLM" in summarise(0.6, 0.5, 0.6)[-3]
+
+
+def test_chart_has_a_common_axis(summarise: Summarise) -> None:
+    """Marks and ends are at the means and bounds of the intervals: 40 columns from the lowest end to the highest one."""
+    rows = [line for line in summarise(0.7, 0.5, 0.6) if "●" in line]
+    numbers = np.array([[float(cell) for cell in (row.split()[-5], row.split()[-4], row.split()[-2])] for row in rows])
+    start, end = numbers[:, 1].min(), numbers[:, 2].max()
+    origin = min(row.index("├") for row in rows)
+    for row, values in zip(rows, numbers, strict=True):
+        columns = [row.index(mark) - origin for mark in "●├┤"]
+        np.testing.assert_allclose(columns, 39 * (values - start) / (end - start), atol=1)
+
+
+def test_whitened_vectors_are_a_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record of MiniLM also has the scores of its whitened vectors. If they win, `adapt` makes the model."""
+    runs = [base("smoke", num_steps=12), base("smoke", architecture="surrogate", surrogate="minilm")]
+    records = [make_record(run, level) for run, level in zip(runs, (0.5, 0.4), strict=True)]
+    vars(records[1])["arrays"][f"{runs[1].suite}+whitened"] = vars(records[0])["arrays"][runs[0].suite] + 0.2
+    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
+    lines = format_own_corpus_lines(runs, SIZES)
+    assert lines[0].startswith("off-the-shelf MiniLM, whitened wins over your biencoder: +20.0")
+    assert sum("off-the-shelf MiniLM" in line and "●" in line for line in lines) == 2 and "repro adapt" in lines[-1]
 
 
 def test_language_of_bm25_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,16 @@ second adds the pooled vector, and excludes the instruction from the mean if its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from repro.data.tokens import TOKENIZER_FILE, load_tokenizer
 from repro.interop.official.config import drops_instruction, is_second_release, read_official_config
 from repro.interop.official.keys import NULL_VECTOR, to_ours
-from repro.interop.safe_weights import read_safetensors
 from repro.model.contextual import ContextualModel
-from repro.model.encoding import WEIGHTS_FILE
+from repro.model.encoding import WEIGHTS_FILE, read_tensors
 from repro.storage.files import json_object
 from repro.storage.hub import download_model
 
@@ -24,7 +24,10 @@ RELEASES = {
     "jxm/cde-small-v2": "4e1d021a6c3fd7ce8aa0a7204057eee5ae61d390",
 }
 """Hub ids and their default revisions."""
-FILES = ("config.json", WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "model-*.safetensors", TOKENIZER_FILE)
+FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+"""Files that are downloaded from a hub: settings, weights and tokenizers, but no code and no pickle."""
+COMPILED_SEGMENT = "_orig_mod."
+"""Segment that torch.compile and FSDP add to names of weights."""
 INSTRUCTION_END = ": "
 """End of an instruction. Its first token is searched for in a text."""
 
@@ -42,8 +45,8 @@ def load_official(source: str | Path, *, revision: str | None = None, tokenizer:
         ValueError: if a file is missing or damaged, or if the model is not supported.
     """
     folder = find_folder(source, revision)
-    values = _read_json(folder / "config.json")
-    weights = read_safetensors(folder / WEIGHTS_FILE)
+    values = json_object(folder / "config.json")
+    weights = _read_weights(folder / WEIGHTS_FILE)
     if tokenizer is None:
         tokenizer = _find_tokenizer(folder, values)
     instruction_end = None
@@ -63,22 +66,16 @@ def load_official(source: str | Path, *, revision: str | None = None, tokenizer:
 def is_official(source: str | Path) -> bool:
     """Return whether a folder or id is in the authors' format rather than ours."""
     path = Path(source) / "config.json"
-    return str(source) in RELEASES or (path.is_file() and "embedder" in _read_json(path))
+    return str(source) in RELEASES or (path.is_file() and "embedder" in json_object(path))
 
 
-def find_folder(source: str | Path, revision: str | None = None, files: Sequence[str] = FILES, **options: Any) -> Path:
+def find_folder(source: str | Path, revision: str | None = None) -> Path:
     """Return the local folder of a model. A hub id is read from the hub's cache if that is complete, or downloaded.
 
-    Args:
-        source: A folder or a hub id.
-        revision: A revision of a hub id. Default: `RELEASES`.
-        files: Patterns of the files to download.
-        options: Options of the hub: token, cache_dir, local_files_only.
-
-    Raises:
-        ValueError: if `source` is neither a folder nor a hub id, or cannot be downloaded.
+    The default revision of a checkpoint of the authors is that of `RELEASES`. Raises ValueError if `source` is neither a
+    folder nor a hub id, or cannot be downloaded.
     """
-    return download_model(str(source), revision or RELEASES.get(str(source)), allow_patterns=list(files), **options)
+    return download_model(str(source), revision or RELEASES.get(str(source)), allow_patterns=list(FILES))
 
 
 def _find_tokenizer(folder: Path, values: dict[str, Any]) -> str:
@@ -88,7 +85,10 @@ def _find_tokenizer(folder: Path, values: dict[str, Any]) -> str:
     return str(values.get("embedder")) if is_second_release(values) else "minilm"
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ValueError(f"{path} is missing: a checkpoint is a folder with config.json and {WEIGHTS_FILE}")
-    return json_object(path)
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the weights by name without compiled segments. Raises ValueError if two names become equal."""
+    stored = read_tensors(path)
+    weights = {name.replace(COMPILED_SEGMENT, ""): value.float() for name, value in stored.items()}
+    if len(weights) != len(stored):
+        raise ValueError(f"{path} holds weights twice, with and without {COMPILED_SEGMENT!r} in their names")
+    return weights
