@@ -29,11 +29,6 @@ GROWING_CORPUS_NOTE = (
     "under the old context, and keep the seed and the documents that it was drawn from. After a new `set_context` all "
     "documents must be embedded again, and queries as well."
 )
-SAMPLE_OF_EVALUATE = (
-    "`repro evaluate` draws its sample by the seed and the name of the collection. For the same sample, give the name, and "
-    "the documents in the order of the collection: `model.set_context(documents, seed=0, name=NAME)`. For Quora, whose "
-    'documents are questions, add `prompt_name="query"`.'
-)
 STORED_WITH_CONTEXT = (
     "`save_pretrained` stores the context with the weights, so an index and its context stay together: "
     "`model.set_context(documents, seed=0)`, embed, `model.save_pretrained(folder)`."
@@ -122,7 +117,6 @@ def _describe_context(opened: Opened) -> str:
         "the same context.",
         _describe_missing_context(opened),
         GROWING_CORPUS_NOTE,
-        SAMPLE_OF_EVALUATE,
         STORED_WITH_CONTEXT,
     ]
     return "\n\n".join(lines)

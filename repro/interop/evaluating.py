@@ -400,7 +400,7 @@ def get_default_folder(request: EvaluationRequest, suite: str) -> Path:
 
     Repeating a command finds its cached results. Any other model, context or seed has another folder.
     """
-    options = {name: _resolve_folder(value) for name, value in asdict(request).items() if name != "device"}
+    options = {name: value for name, value in asdict(request).items() if name != "device"}
     return get_home() / "evaluations" / f"{get_folder_name(request.model, suite)}-{hash_json(options)[:8]}"
 
 
@@ -408,8 +408,3 @@ def get_folder_name(source: str, *suffixes: str) -> str:
     """Return a valid folder name for a model. If the model is a folder, only the last part of its path is used."""
     name = Path(source).resolve().name if Path(source).is_dir() else source
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([name, *suffixes]))
-
-
-def _resolve_folder(value: Any) -> Any:
-    """Return the absolute path if a value is a folder, otherwise the value itself."""
-    return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).is_dir() else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,32 @@ from repro.batches.sampler import BatchSampler
 
 
 class ClusterBatchSampler(DefaultBatchSampler):
-    """Batches of `repro.batches.sampler`, drawn again in each epoch. Every batch is full."""
+    """Batches of `repro.batches.sampler`, drawn again in each epoch. Every batch is full.
 
-    def __init__(self, dataset: Any, batches: BatchSampler) -> None:
-        super().__init__(dataset, batch_size=batches.batch_size, drop_last=True, seed=batches.seed)
-        self._batches = batches
+    Raises ValueError if the rows of the dataset are not those of the clusters.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        drop_last: bool = True,
+        seed: int = 0,
+        *,
+        domain_codes_N: np.ndarray,
+        clusters: Clusters,
+        packing: str,
+        **_: Any,
+    ) -> None:
+        if len(dataset) != len(domain_codes_N):
+            raise ValueError(
+                f"the trainer's dataset has {len(dataset)} rows, the clusters {len(domain_codes_N)}. If it is the "
+                "eval_dataset, give the trainer an `evaluator` instead"
+            )
+        super().__init__(dataset, batch_size=batch_size, drop_last=True, seed=seed)
+        self._batches = BatchSampler(
+            "cluster", domain_codes_N, batch_size=batch_size, seed=seed, clusters=clusters, packing=packing
+        )
         self._next_epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -35,39 +56,12 @@ class ClusterBatchSampler(DefaultBatchSampler):
         return len(self._batches)
 
 
-@dataclass(frozen=True)
-class _SamplerFactory:
-    """Factory of samplers. A class, because the trainer pickles its arguments with each checkpoint and prints them."""
-
-    domain_codes_N: np.ndarray = field(repr=False)
-    clusters: Clusters = field(repr=False)
-    packing: str
-
-    def __call__(self, dataset: Any, batch_size: int, seed: int = 0, **_: Any) -> ClusterBatchSampler:
-        """Return the sampler of a dataset. Raises ValueError if its rows are not those of the clusters."""
-        if len(dataset) != len(self.domain_codes_N):
-            raise ValueError(
-                f"the trainer's dataset has {len(dataset)} rows, the clusters {len(self.domain_codes_N)}. If it is the "
-                "eval_dataset, give the trainer an `evaluator` instead"
-            )
-        batches = BatchSampler(
-            "cluster",
-            self.domain_codes_N,
-            batch_size=batch_size,
-            seed=seed,
-            clusters=self.clusters,
-            packing=self.packing,
-        )
-        return ClusterBatchSampler(dataset, batches)
-
-
 def make_cluster_batch_sampler(
     domain_codes_N: np.ndarray, clusters: Clusters, packing: str = "random"
 ) -> Callable[..., ClusterBatchSampler]:
-    """Return a factory for `SentenceTransformerTrainingArguments(batch_sampler=…)`.
+    """Return a factory for `SentenceTransformerTrainingArguments(batch_sampler=…)`, which can be pickled.
 
-    Row n of the trainer's dataset is pair n of the clusters. Training raises ValueError if their numbers differ. The
-    trainer would also batch an `eval_dataset` with this sampler, by the clusters of the training pairs: evaluate with an
-    `evaluator` instead.
+    Row n of the trainer's dataset is pair n of the clusters. The trainer would also batch an `eval_dataset` with this
+    sampler, by the clusters of the training pairs: evaluate with an `evaluator` instead.
     """
-    return _SamplerFactory(domain_codes_N, clusters, packing)
+    return partial(ClusterBatchSampler, domain_codes_N=domain_codes_N, clusters=clusters, packing=packing)

@@ -10,7 +10,7 @@ import pytest
 
 from repro.evaluate.retrieval import read_run
 from repro.storage.paths import CHECKOUT
-from tests.commands import run_command, run_module
+from tests.commands import run_command
 from tests.interop.small import open_folder
 
 THINGS = ("kettle", "lamp", "radio", "bicycle", "printer")
@@ -43,54 +43,45 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
     assert block is not None
     lines = block[1].strip().splitlines()
     assert len(lines) == 3 and all(line.startswith("python -m repro ") for line in lines)
-    for line in lines:
-        words = line.replace("-mini", "-smoke").replace("RUN", run).split()[2:]
-        words += ["--scale", "smoke"] if words[1:3] == ["data", "import"] else []
-        done = run_module(*words, folder=folder, REPRO_HOME=str(folder / "out"))
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout)
-        match = re.search(r"([0-9a-f]{12})  contextual", done.stdout)
-        run = match[1] if match else run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("REPRO_HOME", str(folder / "out"))
+        for line in lines:
+            words = line.replace("-mini", "-smoke").replace("RUN", run).split()[3:]
+            outputs.append(run_command(*words, *(["--scale", "smoke"] if words[0] == "data" else [])))
+            match = re.search(r"([0-9a-f]{12})  contextual", outputs[-1])
+            run = match[1] if match else run
     return Walk(folder, outputs, run, json.loads((folder / "out" / "records" / f"{run}.json").read_text()))
 
 
 def test_run_trains_and_compares_models(walk: Walk) -> None:
+    """It ends with a chart of five systems and the one to deploy."""
     output, record = walk.outputs[1], walk.record
-    assert "4 of 4 runs have ended" in output
-    assert all(name in output for name in ("your biencoder", "your contextual", "BM25", "off-the-shelf MiniLM"))
+    assert "4 of 4 runs have ended" in output and output.count("●") == 5 and "Deploy " in output
+    for name in ("your biencoder", "your contextual", "BM25", "off-the-shelf MiniLM", "off-the-shelf MiniLM, whitened"):
+        assert f"  {name} " in output, name
     assert [row["name"] for row in record["provenance"]["suite"]["datasets"]] == ["all"]
     assert {"mine/mean/ndcg_at_10", "mine+null/mean/ndcg_at_10"} <= set(record["metrics"])
     assert record["run"]["corpus"].startswith("mine@") and record["run"]["suite"] == "mine"
 
 
 def test_export_opens_with_its_card(walk: Walk) -> None:
+    """The card has the run, its score, and the step of the kept weights."""
     card = (walk.folder / "mine-for-others" / "README.md").read_text()
     assert walk.run in card and f"{100 * walk.record['metrics']['mine/mean/ndcg_at_10']:.1f}" in card
     assert walk.record["run"]["corpus"] in card and "95 %" in card and "## Limits" in card
+    assert f"weights of step {walk.record['provenance']['training']['kept_weights']['step']};" in card
     theirs = open_folder(walk.folder / "mine-for-others")
-    with pytest.warns(UserWarning, match="context"):
-        assert theirs.encode(["a question"], prompt_name="document").shape == (1, 32)
     assert theirs.encode(["a question"], prompt_name="document", context=["a text"]).shape == (1, 32)
 
 
-@pytest.fixture
-def here(walk: Walk, monkeypatch: pytest.MonkeyPatch) -> Walk:
-    """The walk, with its folder as the current one."""
+def test_second_evaluation_repeats_scores(walk: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(walk.folder)
     monkeypatch.setenv("REPRO_HOME", str(walk.folder / "out"))
-    return walk
-
-
-def evaluate_json(model: str, suite: str, *words: str) -> dict[str, Any]:
-    return json.loads(run_command("evaluate", "--model", model, "--suite", suite, "--json", *words))
-
-
-def test_second_evaluation_repeats_scores(here: Walk) -> None:
-    result = evaluate_json(here.run, "mine", "--context", "own", "--context", "null")
+    words = ("evaluate", "--model", walk.run, "--suite", "mine", "--json", "--context", "own", "--context", "null")
+    result = json.loads(run_command(*words))
     for name, value in result["metrics"].items():
-        assert here.record["metrics"][name] == pytest.approx(value, abs=1e-6), name
+        assert walk.record["metrics"][name] == pytest.approx(value, abs=1e-6), name
     files = sorted(Path("out", "evaluations").glob("*/trec/**/*.trec.gz"))
     assert len(files) == 2 and len(read_run(files[0])) > 0
-    provenance = result["provenance"]
-    assert provenance["model"]["run"] == here.run and provenance["model"]["weights"]
-    assert provenance["asked"]["context_seed"] == 0
+    assert result["provenance"]["model"]["run"] == walk.run and result["provenance"]["asked"]["context_seed"] == 0
