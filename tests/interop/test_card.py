@@ -1,8 +1,11 @@
 """A model card shows the scores of its record, or states that the model was not evaluated by retrieval."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from repro.interop.card import make_model_card
@@ -10,7 +13,7 @@ from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.scores import find_records
 from repro.spec.registry import find_experiment
-from tests.interop.small import make_model
+from tests.interop.small import export_small_model, make_model
 
 
 def find_record(artefact: str, architecture: str, **fields: Any) -> Record:
@@ -53,3 +56,20 @@ def test_blind_card_mentions_no_documents() -> None:
     card = make_card(find_record("context_blind", "contextual", sequence_dropout=1.0))
     (line,) = card.split("## Context\n\n")[1].split("\n\n## ")[0].splitlines()
     assert "the null context alone" in line and "compare only scores" not in card
+
+
+@pytest.mark.parametrize(
+    ("architecture", "to"),
+    [("biencoder", "sentence-transformers"), ("contextual", "sentence-transformers"), ("contextual", "transformers")],
+)
+def test_code_of_a_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, to: str) -> None:
+    model, folder = export_small_model(tmp_path, architecture, to)
+    card = (folder / "README.md").read_text()
+    assert card.count("Not known") == 2 and "pip install" in card and "Not evaluated here" in card
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    model.set_context(names["documents"])
+    scores = model.encode(names["questions"], "query") @ model.encode(names["documents"]).T
+    np.testing.assert_allclose(names["scores"], scores, atol=1e-5)

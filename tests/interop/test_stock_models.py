@@ -157,3 +157,19 @@ def test_model_without_prompts_is_reported(things: Retrieval, prompts: dict[str,
     write_stock("model", prompts=prompts)
     output = run_command("evaluate", "--suite", "things", "--no-bm25", "--model", "model")
     assert ("model stores no prompts: texts are embedded without any" in output) == (not prompts)
+
+
+def test_plain_transformers_folder_is_refused(things: Retrieval) -> None:
+    """It does not say how states are pooled."""
+    write_stock("model")
+    Path("model", "modules.json").unlink()
+    with pytest.raises(ValueError, match=r"a plain model of transformers \('nomic_bert'\)"):
+        open_model("model")
+
+
+def test_other_modules_are_refused(things: Retrieval) -> None:
+    write_stock("model")
+    modules = Path("model", "modules.json")
+    modules.write_text(modules.read_text().replace("sentence_transformers.", "evil."))
+    with pytest.raises(ValueError, match="evil"):
+        open_model("model")
