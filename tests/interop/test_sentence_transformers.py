@@ -70,7 +70,7 @@ def test_context_is_embedded_once(contextual: SentenceTransformer, monkeypatch: 
 def test_unclear_context_is_refused(contextual: SentenceTransformer) -> None:
     for options in ({"context": CORPUS, "dataset_embeddings": torch.zeros(4, 16)}, {"without_context": "zeros"}):
         for encode in (contextual.encode, contextual.encode_query, contextual.encode_document):
-            with pytest.raises(ValueError, match="give one of them|first_stage"):
+            with pytest.raises(ValueError, match=r"give one of them|first_stage"):
                 encode(TEXTS, **options)
 
 
