@@ -29,7 +29,7 @@ from repro.interop.sentence_transformers_folder import export_sentence_transform
 from repro.interop.trained_on import TRAINED_ON_FILE, write_trained_on
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from repro.model.modeling_cde import POOLINGS, CdeBiencoder, CdeModel, draw_batch_context
+from repro.model.modeling_cde import CdeBiencoder, CdeModel, draw_batch_context
 from repro.model.texts import make_texts
 from repro.spec import base
 from repro.train.gradcache import Stages, StepTexts, add_gradients
