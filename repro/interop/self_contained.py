@@ -7,7 +7,6 @@ as stock modules instead.
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from repro.model.biencoder import Biencoder
 from repro.model.config import CONFIG_FILE, ModelConfig, make_config
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, read_tensors, write_tensors
-from repro.storage.files import json_object
+from repro.storage.files import json_object, write_json
 
 CODE = Path(modeling_cde.__file__)
 MODULE_CODE = CODE.with_name("sentence_cde.py")
@@ -119,8 +118,3 @@ def _check_settings(folder: Path, prompts: Any) -> None:
     stored, saved = (dict(value) if isinstance(value, dict) else {} for value in (prompts, settings.get("prompts")))
     if changed := sorted(name for name in stored if saved.get(name, stored[name]) != stored[name]):
         raise ValueError(f"{path}: the prompt {changed[0]!r} is not that of {CONFIG_FILE}: make them equal")
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write values as JSON with the indentation of the libraries."""
-    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -19,10 +19,10 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import BertModel, PreTrainedModel
 
 from repro.data.prompts import PROMPTS
-from repro.interop.self_contained import make_fast_tokenizer, write_json, write_self_contained
+from repro.interop.self_contained import make_fast_tokenizer, write_self_contained
 from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
-from repro.storage.files import json_object, read_json
+from repro.storage.files import json_object, read_json, write_json
 from repro.text import shorten
 
 SETTINGS_FILE = "config_sentence_transformers.json"
