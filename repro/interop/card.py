@@ -156,5 +156,5 @@ def _list_columns(record: Record) -> list[QueryScores]:
     return [
         QueryScores.of(f"{CONTEXT_NAMES.get(variant, variant)} context" if contexts else "NDCG@10", values_Q, rows)
         for path, variant in list_variants(record.metrics, record.run.suite)
-        if len(values_Q := record.arrays.get(path, ())) == num_queries > 0
+        if (values_Q := record.arrays.get(path)) is not None and len(values_Q) == num_queries > 0
     ]

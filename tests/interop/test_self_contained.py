@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -145,39 +143,6 @@ def test_exported_class_draws_the_same_weights(architecture: str) -> None:
     assert torch.equal(torch.rand(1), after)
     for name, weight in ours.state_dict().items():
         assert torch.equal(theirs.state_dict()[name], weight), name
-
-
-ELSEWHERE = """
-import json, sys
-sys.modules["repro"] = sys.modules["experiments"] = None  # as if this project were not installed
-import numpy as np
-from sentence_transformers import SentenceTransformer
-from transformers import AutoModel
-folder, out, texts, corpus = json.loads(sys.argv[1])
-arrays = {}
-for name, model in (
-    ("sentence-transformers", SentenceTransformer(folder, trust_remote_code=True, device="cpu")),
-    ("transformers", AutoModel.from_pretrained(folder, trust_remote_code=True)),
-):
-    model.set_context(corpus, seed=0)
-    arrays[name] = model.encode(texts)
-np.savez(out, **arrays)
-"""
-
-
-def test_folder_opens_without_this_project(tmp_path: Path) -> None:
-    """A process that cannot import `repro` encodes with both libraries."""
-    model, out = make_model("contextual", prompts="none"), tmp_path / "vectors.npz"
-    write_self_contained(model, tmp_path / "model")
-    arguments = json.dumps([str(tmp_path / "model"), str(out), TEXTS, CORPUS])
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-I", "-c", ELSEWHERE, arguments]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    model.set_context(CORPUS, seed=0)
-    with np.load(out) as arrays:
-        for name in ("sentence-transformers", "transformers"):
-            np.testing.assert_allclose(arrays[name], model.encode(TEXTS), **CLOSE)
 
 
 def test_missing_context_warns_once(theirs: SentenceTransformer, tmp_path: Path) -> None:
