@@ -160,6 +160,8 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
 
 def describe_name_clash(source: str) -> str:
     """Return a line if a folder in the working directory has the name of an imported corpus or suite, else ""."""
+    if "/" in source or not Path(source).is_dir():
+        return ""
     from repro.pipeline.corpora import make_searched_stage
 
     # an unknown suite, or a damaged corpus

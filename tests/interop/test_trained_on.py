@@ -13,6 +13,7 @@ from repro.data.beir import write_beir_folder
 from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
+from repro.execute import execute
 from repro.interop.corpus import open_suite
 from repro.interop.trained_on import find_seen_queries, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
@@ -94,6 +95,7 @@ def test_run_opens_after_another_import(desk: Path, run: str, tmp_path: Path, mo
     """Trained weights do not need their text."""
     shutil.copytree(desk / "home", tmp_path / "home")
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    execute(find_run_by_id(run), progress=ignore)
     expected = evaluate(run, "--out", str(tmp_path / "before"))
     shutil.rmtree(find_imported("mine").folder)
     rows = [{"query": f"what is {n}", "document": f"another text {n}"} for n in range(400)]
