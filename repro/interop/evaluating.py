@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -160,12 +161,13 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     models = [source for source in sources if source != BM25 and find_bm25_run(source) is None]
     runs = {source: run for source in models if (run := find_named_run(source)) is not None}
     # A run is checked by its fields and opened last, because that may train it.
-    opened = {source: _open(source, request, progress) for source in models if source not in runs}
+    open_source = partial(open_model, revision=request.revision, progress=progress)
+    opened = {source: open_source(source) for source in models if source not in runs}
     check_options(request, {source: runs.get(source) or opened[source].config for source in models}, sources)
     whole = open_suite(request.suite, progress)
     collections = read_collections(whole)
     review = review_seen_queries(sources, whole, collections, progress, leave_out=request.leave_out_seen)
-    opened |= {source: _open(source, request, progress) for source in runs}
+    opened |= {source: open_source(source) for source in runs}
     suite = review.suite
     target = folder or get_default_folder(request, whole.name)
     target.mkdir(parents=True, exist_ok=True)
@@ -199,10 +201,6 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     )
     write_json(target / "scores.json", scores.as_dict())
     return scores
-
-
-def _open(source: str, request: EvaluationRequest, progress: Progress) -> Opened:
-    return open_model(source, revision=request.revision, progress=progress)
 
 
 @dataclass(frozen=True)
