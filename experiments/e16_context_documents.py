@@ -142,14 +142,14 @@ FIGURE_16 = Figure(
     caption=(
         "NDCG@10 of Table 1's contextual model by the number of context documents. The other context positions hold "
         "the null vector. Marks are means over n seeds, bands are 95 % intervals of the mean. Horizontal lines show "
-        "the model without context, and the surrogate, which is untrained at desk and lab."
+        "the model with null context, and the surrogate, which is untrained at desk and lab."
     ),
     title="Score by number of context documents",
     x="num_test_contexts",
     x_label="context documents",
     series=(
         Row(label="contextual model", runs=pick(**SUPPLIED)),
-        Row(label="no context (all null)", runs=pick(**AS_TRAINED), context="null"),
+        Row(label="null context", runs=pick(**AS_TRAINED), context="null"),
         Row(label="surrogate", runs=pick(**table1.SURROGATE)),
     ),
     **SCORE_LINES,
@@ -185,9 +185,9 @@ FIGURE_7 = Figure(
     title="What the context of another domain costs or gains",
     caption=(
         "Each searched domain (row) with context documents of each domain (column). The diagonal, in bold, shows "
-        "NDCG@10 with in-domain context. Other cells show the difference from the diagonal in points, which is "
+        "NDCG@10 with in-corpus context. Other cells show the difference from the diagonal in points, which is "
         "positive if the other context is better. All are means over n seeds. Right: a dot is the mean over the other "
-        "contexts minus in-domain context, with the 95 % interval over n seeds. The last row is the mean over domains."
+        "contexts minus in-corpus context, with the 95 % interval over n seeds. The last row is the mean over domains."
         " At our scales, ten evaluation sets replace the paper's Stack Exchange forums. The paper's caption and text "
         "disagree about which axis holds the input. Here the context is on x."
     ),

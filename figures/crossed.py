@@ -47,7 +47,7 @@ def draw_crossed(
     cells = differences.groupby(level=1).mean().reindex(names)
     mesh = _draw_cells(cells, diagonal.groupby(level=1).mean().reindex(names), cell_axes)
     bar = figure.colorbar(
-        mesh, ax=[cell_axes, mean_axes], label=f"other context − in-domain context {unit}".rstrip(), aspect=30
+        mesh, ax=[cell_axes, mean_axes], label=f"other context − in-corpus context {unit}".rstrip(), aspect=30
     )
     bar.outline.set_visible(False)
     means = _compute_cell_means(differences, names)
@@ -96,5 +96,5 @@ def _draw_means(means: pd.DataFrame, axes: Axes, unit: str) -> None:
     axes.axvline(0, color=GREY, linewidth=0.9)
     axes.axhline(len(means) - 1, color=GREY, linewidth=0.9)
     axes.errorbar(mean, positions, xerr=spread, fmt="o", markersize=4, color=INK, ecolor=INK, capsize=3, linewidth=1.2)
-    axes.set_xlabel(f"mean over other contexts\n− in-domain {unit}".rstrip())
+    axes.set_xlabel(f"mean over other contexts\n− in-corpus {unit}".rstrip())
     axes.tick_params(axis="y", length=0)

@@ -15,13 +15,12 @@ from matplotlib.ticker import LogLocator
 
 from figures.bars import draw_bars, draw_dots
 from figures.crossed import draw_crossed
-from figures.forest import draw_forest
 from figures.heatmap import draw_heatmap
 from figures.lines import draw_lines
 from figures.scatter import draw_scatter
 from figures.style import format_value, make_axes, save_figure, write_note, write_powers, write_title
 
-KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed", "forest")
+KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed")
 GROUP = "group"
 MIN_HEATMAP_WIDTH = 4.8
 """Minimum width of a heat map in inches, so that its labels fit."""
@@ -93,8 +92,6 @@ def _draw_kind(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
         figure, (axes,) = make_axes()
         axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
         return figure, picture.own(frame, axes) or ""
-    if picture.kind == "forest":
-        return draw_forest(frame)
     if picture.kind == "crossed":
         labels = {"x_label": picture.x_label, "y_label": picture.y_label, "unit": picture.cell_label}
         return draw_crossed(frame, x=picture.x, y=picture.y, cell=picture.cell, **labels)

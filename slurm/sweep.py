@@ -16,7 +16,7 @@ from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
 from repro.planning.cost import list_missing_trainings
-from repro.records.provenance import compute_source_digest, explain_git_is_silent, get_code_identity
+from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.files import json_object, write_json
@@ -61,8 +61,8 @@ def check_code(runs: Iterable[Run]) -> dict[str, Any]:
 
 def _explain_missing_commit(code: Mapping[str, Any]) -> str:
     """Return why no commit identifies the code, and a remedy. Returns "" if one does."""
-    if git_error := explain_git_is_silent():
-        return f"git cannot identify the code ({git_error}): make git work in {CHECKOUT}"
+    if "git" in code:
+        return f"git cannot identify the code ({code['git']}): make git work in {CHECKOUT}"
     if code["commit"] is None:
         return "the code has no commit: use a checkout, or an archive or build of one"
     changes = code["uncommitted_sha256"]

@@ -63,7 +63,7 @@ END = {"num_steps": LONGEST}
 
 FIGURE = Figure(
     name="context_use",
-    title="Planted corpus: score with in-corpus, out-of-corpus and no context",
+    title="Planted corpus: score with in-corpus, out-of-corpus and null context",
     caption=(
         "NDCG@10 on held-out domains of the planted corpus by the number of training steps, with one domain per batch."
         " Marks are means over n seeds. Each mark comes from separate training runs whose learning rate has decayed to"

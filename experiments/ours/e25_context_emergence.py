@@ -54,7 +54,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 SERIES = {"with word frequencies": OURS, "paper's architecture": PAPERS}
-CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "no context"}
+CONTEXT_LABELS = {"own": "in-corpus", "wrong": "out-of-corpus", "null": "null context"}
 
 
 START, END = ({"num_steps": get_size_at(STEPS, index)} for index in (0, -1))
@@ -79,7 +79,7 @@ def list_rows(scale: str) -> tuple[Row, ...]:
 TABLE = Table(
     name="context_emergence",
     caption=(
-        "NDCG@10 by family with in-corpus, out-of-corpus and no context, by training steps, for models of equal budget: a "
+        "NDCG@10 by family with in-corpus, out-of-corpus and null context, by training steps, for models of equal budget: a "
         "biencoder, the paper's architecture, and the same with word frequencies as an input (ours)."
     ),
     columns=(*table1.FAMILY_COLUMNS, NDCG_COLUMN),

@@ -54,7 +54,7 @@ def columns() -> tuple[Column, ...]:
 TABLE = Table(
     name="context_by_width",
     title="Gain from in-corpus context, by width",
-    caption="NDCG@10 with in-corpus, out-of-corpus and no context, by the number of dimensions used in the search.",
+    caption="NDCG@10 with in-corpus, out-of-corpus and null context, by the number of dimensions used in the search.",
     columns=columns(),
     rows=tuple(
         Row(label=f"{loss}, {words}", runs=pick(**of), part="" if kind == "own" else f"{kind}-")
@@ -82,7 +82,7 @@ CLAIMS = (
     ),
     Claim.order(
         "W.b",
-        "in-corpus context beats no context at 16, 32 and 64 dimensions",
+        "in-corpus context beats null context at 16, 32 and 64 dimensions",
         pairs=[gain("null", width, PLAIN) for width in NARROW],
         **COMMON,
     ),

@@ -107,18 +107,6 @@ def draw_new_svg(figure: Figure, scale: str, origin: str, rows: Rows) -> str:
     return write_svg(drawing)
 
 
-def draw_forest(rows: Rows, scale: str) -> str:
-    """Return the forest plot of all claims as SVG text."""
-    use_headless_backend()
-    from figures.draw import Picture, plot
-    from figures.style import write_svg
-
-    labels: dict[str, Any] = {"x": "effect", "y": "name", "x_label": "", "y_label": ""}
-    title = "What was found, and the threshold of each claim"
-    subtitle = f"scale {scale}, {RECORD_WORDS['published']}"
-    return write_svg(plot(rows, Picture(kind="forest", title=title, subtitle=subtitle, **labels))[0])
-
-
 def use_headless_backend() -> None:
     """Select matplotlib's backend without a screen. A notebook may have set another one for its child processes."""
     os.environ["MPLBACKEND"] = "agg"

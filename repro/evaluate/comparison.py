@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,6 @@ def paired_gaps(first_Q: np.ndarray, second_Q: np.ndarray, datasets: Sequence[Ma
         # A member that occurs twice counts twice.
         counts = Counter(members)
         weights = np.array([*counts.values()]) / len(members)
-        interval = choose_interval([parts[index] for index in counts], weights, samples_R)
+        interval = choose_interval([parts[index] for index in counts], weights, partial(np.asarray, samples_R))
         gaps_by_group[group] = Gap(difference, interval, samples_R, min(sizes[index] for index in members))
     return gaps_by_group

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from repro.planning.requirements import list_missing_requirements
 from repro.records.lookup import resolve_runs
-from repro.records.provenance import describe_machine, explain_git_is_silent, get_code_identity, list_versions
+from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.records.store import read_record
 from repro.spec.scales import ORDER
 from repro.storage.digests import check_digests
@@ -55,11 +55,8 @@ def run_checks() -> Iterator[Finding]:
     )
     yield Finding("text wheels", not missing, wheels)
     code = get_code_identity()
-    git_error = explain_git_is_silent()
-    is_clean = code["commit"] is not None and code["uncommitted_sha256"] is None and not git_error
-    changes = code["uncommitted_sha256"] or "none"
-    if git_error:
-        changes = f"unknown, since git does not respond: {git_error}"
+    is_clean = code["commit"] is not None and code["uncommitted_sha256"] is None
+    changes = code.get("git") or code["uncommitted_sha256"] or "none"
     yield Finding("code", is_clean, f"commit {code['commit']}, uncommitted changes: {changes}")
     disk = f"{free:.1f} GiB free under {get_home()}; desk needs {NEEDED_DISK_GIB:.1f}"
     yield Finding("disk", free >= NEEDED_DISK_GIB, disk)

@@ -82,12 +82,12 @@ def resolve_runs(
         runs += read_runs(Path(word)) if _is_file(word) else [find_run_by_id(word)]
     runs += artefact_runs
     if missing_seeds or not runs:
-        raise ValueError(_describe_no_run(artefacts or arguments or ["all"], artefacts, scale, missing_seeds))
+        raise ValueError(_describe_no_run(artefacts or ["all"], scale, missing_seeds))
     return runs
 
 
 def describe_seeds(arguments: Sequence[str] | None, scale: str) -> list[str]:
-    """Return a line on the seeds that the artefacts get by default at a scale, and why. Empty without artefacts."""
+    """Return a line on the seeds that the artefacts get by default at a scale. Empty without artefacts."""
     axes = parse_axes(word for word in arguments or () if is_axis(word))
     files_and_ids, artefacts = split_words(arguments)
     if "seed" in axes or (files_and_ids and not artefacts):
@@ -97,27 +97,17 @@ def describe_seeds(arguments: Sequence[str] | None, scale: str) -> list[str]:
     planned = {run.seed for experiment in selected for run in experiment.local_runs(scale) if depends_on_seed(run)}
     if not planned or planned == existing:
         return []
-    defaults = {seed for experiment in selected for seed in experiment.local_seeds}
-    if planned & defaults:
-        reason = "the default, which keeps a first run short"
-    else:
-        reason = f"the lowest seed at scale {scale}, which has no seed {format_spans(defaults)}"
-    seeds = f"seed {format_spans(planned)} of {format_spans(existing)}: {reason}"
+    seeds = f"seed {format_spans(planned)} of {format_spans(existing)}"
     return [f"{seeds}; --seed N selects another, --all-seeds plans all"]
 
 
-def _describe_no_run(
-    arguments: Sequence[str], artefacts: Sequence[str], scale: str, missing_seeds: Sequence[int]
-) -> str:
-    """Return the message for arguments without a run: the available scales or seeds, and how to run other seeds."""
-    selected = resolve_experiments(artefacts)
+def _describe_no_run(artefacts: Sequence[str], scale: str, missing_seeds: Sequence[int]) -> str:
+    """Return the message for artefacts without a run: the available scales or seeds, and how to run other seeds."""
+    selected, words = resolve_experiments(artefacts), " ".join(artefacts)
     if not missing_seeds:
-        return describe_missing_scale(arguments, selected, scale)
+        return describe_missing_scale(artefacts, selected, scale)
     seeds = sorted({run.seed for experiment in selected for run in experiment.runs(scale) if depends_on_seed(run)})
-    if not seeds:
-        return f"{' '.join(arguments)} has no run that depends on a seed at scale {scale!r}: leave out --seed"
-    missing = f"{' '.join(arguments)} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}."
-    words = " ".join(artefacts or arguments)
+    missing = f"{words} has no run at scale {scale!r} with seed {missing_seeds}; it has {seeds}."
     return f"{missing} For other seeds, vary the field: `repro run {words} seed={missing_seeds[0]} --scale {scale}`"
 
 

@@ -39,19 +39,12 @@ RUN_SOURCES = (*(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS)), "rep
 """Files whose uncommitted changes count. Edited tests and pages change no number."""
 
 
-class _GitRefusedError(Exception):
-    """Git is missing, or fails for this checkout. The message is git's own."""
-
-
 def _run_git(*arguments: str) -> str:
-    """Return the output of a git command. Bytes that are not UTF-8 are escaped, as in file names."""
-    try:
-        result = subprocess.run(["git", "-C", str(CHECKOUT), *arguments], capture_output=True, check=False)
-    except OSError as error:
-        raise _GitRefusedError(f"git cannot be started ({error.strerror})") from error
-    if result.returncode:
-        message = " ".join(result.stderr.decode(errors="replace").split())
-        raise _GitRefusedError(message or f"git {arguments[0]} ended with {result.returncode}")
+    """Return the output of a git command. Bytes that are not UTF-8 are escaped, as in file names.
+
+    Raises OSError if git is missing, CalledProcessError if it fails for this checkout.
+    """
+    result = subprocess.run(["git", "-C", str(CHECKOUT), *arguments], capture_output=True, check=True)
     return result.stdout.decode(errors="surrogateescape")
 
 
@@ -59,28 +52,22 @@ def get_code_identity() -> dict[str, Any]:
     """Return the commit and a hash of the uncommitted changes in `RUN_SOURCES`, new files included.
 
     The hash is None if the checkout is clean. A copy without git history (installed, or an unpacked archive) returns
-    the commit that it was built from. If git fails, there is no commit, and the field "uncommitted" is "not known".
+    the commit that it was built from. If git fails, there is no commit, and the field "git" has its message.
     """
-    return _identify_code()[0]
-
-
-def explain_git_is_silent() -> str:
-    """Return git's error message if it fails for this checkout, else an empty string."""
-    return _identify_code()[1]
-
-
-def _identify_code() -> tuple[dict[str, Any], str]:
     # without this check git would search the parent folders and return the commit of an unrelated project
     if not (CHECKOUT / ".git").exists():
-        return _read_build_commit(), ""
+        return _read_build_commit()
     try:
         commit = _run_git("rev-parse", "HEAD").strip()
         # `git diff` does not show untracked files, so their contents are added.
         changes = _run_git("diff", "HEAD", "--", *RUN_SOURCES) + _read_untracked_source()
-    except _GitRefusedError as error:
-        return {"commit": None, "uncommitted_sha256": None, "uncommitted": "not known"}, str(error)
+    except subprocess.CalledProcessError as error:
+        message = " ".join(error.stderr.decode(errors="replace").split())
+        return {"commit": None, "uncommitted_sha256": None, "git": message or str(error)}
+    except OSError as error:
+        return {"commit": None, "uncommitted_sha256": None, "git": f"git cannot be started ({error.strerror})"}
     digest = hashlib.sha256(changes.encode(errors="surrogateescape")).hexdigest()[:12]
-    return {"commit": commit, "uncommitted_sha256": digest if changes else None}, ""
+    return {"commit": commit, "uncommitted_sha256": digest if changes else None}
 
 
 def _read_untracked_source() -> str:

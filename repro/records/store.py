@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,19 +139,6 @@ def read_record(path: Path) -> Record:
             scale's value has changed, so that the id no longer matches.
     """
     try:
-        status = path.stat()
-    except OSError as error:
-        raise ValueError(f"{path} is not a record ({error.strerror}); remove it or restore it") from error
-    # Time and size are part of the cache key, so a replaced file is read again.
-    cached = _read(path, status.st_mtime_ns, status.st_size)
-    # a new object, so that the cache does not keep the arrays in memory
-    return Record(cached.id, cached.run, cached.metrics, cached.provenance, path, cached.exhibits)
-
-
-# a command reads the same record once per artefact
-@lru_cache(maxsize=20_000)
-def _read(path: Path, modified_ns: int, size: int) -> Record:
-    try:
         content = json.loads(path.read_bytes())
         digest = content["sha256"]
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -167,16 +154,14 @@ def _read(path: Path, modified_ns: int, size: int) -> Record:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     _check_first_phase(path, run, content["provenance"].get("training", {}))
-    # Thousands of records share the same metric paths. Interning stores each string once.
-    metrics = {sys.intern(name): value for name, value in content["metrics"].items()}
-    return Record(identifier, run, metrics, content["provenance"], path, content.get("exhibits", {}))
+    return Record(identifier, run, content["metrics"], content["provenance"], path, content.get("exhibits", {}))
 
 
 def try_read_record(path: Path) -> Record | None:
     """Return a record, or None if it cannot be read. The first `MAX_NAMED_RECORDS` of these are named on stderr."""
     try:
         return read_record(path)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         if path not in _NAMED:
             _NAMED.add(path)
             if len(_NAMED) <= MAX_NAMED_RECORDS:
@@ -216,7 +201,7 @@ def explain_unreadable(folder: Path, run: Run) -> str:
         return ""
     try:
         read_record(folder / f"{run_id(run)}.json")
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         return str(error)
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from repro.report.artefacts import judgements
@@ -146,12 +146,11 @@ def _describe_evidence(judged: Judgement) -> str:
 
 def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[str]:
     """Return a name per comparison of a claim, from the row labels of the experiment's tables and figures."""
-    namer = RowNamer(experiment, scale)
+    namer = RowNamer(claim, experiment, scale)
     if isinstance(claim, Order | Equivalence):
-        shared = namer.find_shared(*chain(*claim.pairs))
-        return [namer.subtract(pair, shared) for pair in claim.pairs]
+        return [namer.subtract(*pair) for pair in claim.pairs]
     if isinstance(claim, Interaction):
-        return [f"({namer.subtract(claim.of)}) − ({namer.subtract(claim.above)})"]
+        return [f"({namer.subtract(*claim.of)}) − ({namer.subtract(*claim.above)})"]
     if isinstance(claim, Trend):
         within = f", at each {claim.within}" if claim.within else ""
         return [f"slope per doubling of {claim.axis}{within}: {namer.name(claim.over)}"]
@@ -161,11 +160,9 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
         points = "datasets" if claim.points == "datasets" else "settings"
         return [f"{describe_metric(claim.x)} with {namer.name(claim.y)}{subtrahend}, over {points}{within}"]
     if isinstance(claim, Value):
-        names = []
-        for term, value in claim.expected.items():
-            unit = get_display_unit(term.metric)
-            names.append(f"{namer.name(term)} − {value * unit.factor:g} {unit.name} as printed")
-        return names
+        units = {term: get_display_unit(term.metric) for term in claim.expected}
+        printed = {term: f"{value * units[term].factor:g} {units[term].name}" for term, value in claim.expected.items()}
+        return [f"{namer.name(term)} − {value} as printed" for term, value in printed.items()]
     return [namer.name(claim.over)] if isinstance(claim, Varies) else []
 
 
@@ -175,48 +172,35 @@ def describe_metric(term: Term) -> str:
 
 
 class RowNamer:
-    """Names the runs of a term by the label of the row that shows the same runs, or else by their fields."""
+    """Names the runs of a claim's terms by the label of the row that shows the same runs, or else by their fields."""
 
-    def __init__(self, experiment: Experiment, scale: str) -> None:
+    def __init__(self, claim: Claim, experiment: Experiment, scale: str) -> None:
         self.scale = scale
         self.runs = experiment.runs(scale)
+        self.shared = set.intersection(*(set(list_conditions(term, scale)) for term in claim.terms))
         # Rows of other experiments may select runs of this one by fields that have another meaning here.
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
         for exhibit in experiment.artefacts:
             for row in get_rows(exhibit):
                 # A label that begins with a dot continues the row above.
-                if not row.label.startswith("·") and (selected := self._select(row.runs.matches)):
+                if not row.label.startswith("·") and (selected := frozenset(filter(row.runs.matches, self.runs))):
                     self.rows.setdefault((selected, row.context), row.label)
 
-    def _select(self, matches: Callable[[Run], bool]) -> frozenset[Run]:
-        return frozenset(filter(matches, self.runs))
-
-    def name(self, term: Term, shared: Collection[str] = ()) -> str:
-        """Return the name of a term. The metric is omitted if it is the mean NDCG@10, and so are `shared` conditions."""
+    def name(self, term: Term) -> str:
+        """Return the name of a term. Omit the metric if it is the mean NDCG@10, and conditions that all terms share."""
+        selected = frozenset(filter(term.runs.matches, self.runs))
+        conditions = list_conditions(term, self.scale)
+        distinct = [condition for condition in conditions if condition not in self.shared] or conditions
+        runs = self.rows.get((selected, "own")) or ", ".join(distinct) or "all runs"
         match = DEFAULT_METRIC.fullmatch(term.metric)
-        selected = self._select(term.runs.matches)
-        conditions = [each for each in list_conditions(term, self.scale) if each not in shared]
-        runs = self.rows.get((selected, "own")) or ", ".join(conditions) or "all runs"
         if match is None:
             return f"{describe_metric(term)} of {runs}"
         context = (match[1] or "+own")[1:]
         return self.rows.get((selected, context)) or f"{runs} ({CONTEXTS.get(context, context)})"
 
-    def find_shared(self, *terms: Term) -> set[str]:
-        """Return the conditions that all terms share. Empty if a term has no other condition, or has a label."""
-        conditions = [set(list_conditions(term, self.scale)) for term in terms]
-        shared = set.intersection(*conditions)
-        has_label = any((self._select(term.runs.matches), "own") in self.rows for term in terms)
-        return set() if has_label or shared in conditions else shared
-
-    def subtract(self, pair: tuple[Term, Term], shared: Collection[str] = ()) -> str:
-        """Return the name of a difference. A shared metric is named once, and `shared` conditions are omitted."""
-        first, second = pair
-        names = [self.name(term, shared) for term in pair]
-        if first.metric == second.metric and not DEFAULT_METRIC.fullmatch(first.metric):
-            metric = f"{describe_metric(first)} of "
-            return f"{describe_metric(first)}: {names[0].removeprefix(metric)} − {names[1].removeprefix(metric)}"
-        return f"{names[0]} − {names[1]}"
+    def subtract(self, first: Term, second: Term) -> str:
+        """Return the name of a difference."""
+        return f"{self.name(first)} − {self.name(second)}"
 
 
 def list_conditions(term: Term, scale: str) -> list[str]:

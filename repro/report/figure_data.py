@@ -6,8 +6,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from itertools import chain
 from typing import Any
 
 from repro.records.store import Record
@@ -17,7 +15,7 @@ from repro.report.view import View, format_mean, format_spread_note
 from repro.spec import FIELDS, Figure, Row, Run, RunFilter
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import artefacts
-from repro.text import ABSENT, count_noun, format_spans, format_suggestion
+from repro.text import ABSENT, count_noun, format_suggestion
 
 REFERENCES = ("bm25", "surrogate")
 """Systems that are not trained. They have no value on an axis of training, and are drawn as a horizontal line."""
@@ -142,18 +140,14 @@ def _list_points(figure: Figure, series: Row, record: Record) -> list[dict[str, 
 
 def _format_pattern(points: str, series: Row, record: Record) -> str:
     """Return a regular expression: `*` matches any name except means over datasets, `{family}` matches such a mean."""
-    families = {d["family"] for d in record.provenance.get("suite", {}).get("datasets", ()) if "family" in d}
-    return _compile_metric_pattern(get_metric_path(points, record.run, series.context), frozenset(families))
-
-
-# The records of a figure share few suites.
-@lru_cache(maxsize=256)
-def _compile_metric_pattern(path: str, families: frozenset[str]) -> str:
+    datasets = record.provenance.get("suite", {}).get("datasets", ())
+    families = sorted({dataset["family"] for dataset in datasets if "family" in dataset})
     # A negative lookahead excludes the means over datasets, which share the path of a dataset.
-    any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in sorted({"mean"} | families)) + "([^/]+)"
-    family = "(" + "|".join(map(re.escape, sorted(families))) + ")" if families else "((?!))"
+    any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in ["mean", *families]) + "([^/]+)"
+    family = "(" + "|".join(map(re.escape, families)) + ")" if families else "((?!))"
     replacements = {"*": any_name, "{family}": family}
-    return "".join(replacements.get(part, re.escape(part)) for part in re.split(f"({PLACEHOLDER.pattern})", path))
+    parts = re.split(f"({PLACEHOLDER.pattern})", get_metric_path(points, record.run, series.context))
+    return "".join(replacements.get(part, re.escape(part)) for part in parts)
 
 
 def _get_value(figure: Figure, name: str, series: Row, record: Record, point: dict[str, Any]) -> Any:
@@ -285,23 +279,13 @@ def format_subtitle(figure: Figure, scale: str, source: str, rows: Sequence[Mapp
 
 
 def describe_claim_seeds(figure: Figure, scale: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a note on the seeds of the figure's claims if they differ from the drawn seeds, else an empty string."""
+    """Return a note if a claim about the figure uses other seeds than the drawn ones, else an empty string."""
     drawn_seeds = {row["seed"] for row in rows}
     if figure.name not in artefacts() or not drawn_seeds:
         return ""
-    experiment, _ = artefacts()[figure.name]
-    claims = list_claims(experiment, figure.name)
-    judged = [claim for claim in claims if scale in (claim.scales or (scale,))]
-    declared = {claim.declared_seeds(scale) for claim in judged}
-    others = sorted(seeds for seeds in declared if set(seeds) != drawn_seeds)
-    subject = "claims use" if len(others) == len(declared) else "some claims use"
-    if not others:
-        return ""
-    if len(others) > 2:
-        seeds = "some of them" if drawn_seeds.issuperset(chain(*others)) else "other seeds"
-    else:
-        seeds = f"seeds {' or '.join(map(format_spans, others))}"
-    return f"{subject} {seeds}" + (", so their r differs" if figure.kind == "scatter" else "")
+    claims = list_claims(artefacts()[figure.name][0], figure.name)
+    declared = (claim.declared_seeds(scale) for claim in claims if scale in (claim.scales or (scale,)))
+    return "claims use other seeds" if any(set(seeds) != drawn_seeds for seeds in declared) else ""
 
 
 def format_column_label(figure: Figure, name: str) -> str:

@@ -6,9 +6,8 @@ import csv
 import io
 import shutil
 import statistics
-import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,6 @@ GAP = 3
 """Characters that a column of a table in the terminal needs in addition to its text."""
 MAX_TEXT_WIDTH = 24
 """Width below which a column of words is not folded. Numbers are never folded."""
-MAX_FOLDED_ROWS = 1000
-"""Largest table whose cells are folded to the terminal's width. In longer tables each row is one line."""
 MARKDOWN_SPECIAL = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " ", "\r": " "})
 PLAIN_NUMBERS = str.maketrans({NARROW_SPACE: "", MINUS: "-"})
 
@@ -101,25 +98,12 @@ def make_console() -> Console:
     return Console(width=get_width(), highlight=False, markup=False, emoji=False)
 
 
-def format_plain_lines(view: View) -> Iterator[str]:
-    """Return a view as lines, one per row and not folded, so that thousands of rows can be searched."""
-    view = view.shown
-    widths = [max(map(len, column)) for column in zip(view.header, *view.rows, strict=True)]
-    yield from (view.title, "")
-    for row in (view.header, tuple("─" * width for width in widths), *view.rows):
-        cells = zip(row, widths, view.alignment, strict=True)
-        yield "  ".join(text.ljust(width) if side == "l" else text.rjust(width) for text, width, side in cells).rstrip()
-    yield from view.notes
-
-
 def _print_text(view: View) -> None:
     """Print a view. Columns of words are folded to the width of the terminal, and a wider table sticks out."""
     rows = tuple(tuple(map(make_printable, row)) for row in view.rows)
-    view = replace(view, title=make_printable(view.title), rows=rows, notes=tuple(map(make_printable, view.notes)))
-    if len(view.rows) > MAX_FOLDED_ROWS:
-        sys.stdout.writelines(f"{line}\n" for line in format_plain_lines(view))
-        return
-    view = view.shown
+    view = replace(
+        view, title=make_printable(view.title), rows=rows, notes=tuple(map(make_printable, view.notes))
+    ).shown
     render_line(view.title)
     if view.header:
         _print_table(view)

@@ -20,7 +20,7 @@ from repro.records.store import Record
 from repro.report.artefacts import load_records, make_artefact_views
 from repro.report.figure_data import describe_claim_seeds, list_figure_rows
 from repro.report.formats import as_markdown
-from repro.report.names import format_heading, format_title
+from repro.report.names import format_heading, format_title, split_name
 from repro.report.tables import get_metric_path
 from repro.report.view import View
 from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
@@ -95,21 +95,33 @@ def is_current(path: Path, digest: str) -> bool:
 
 
 def make_gallery(paper: str = MAIN) -> str:
-    """Return the sections of a paper's results page as Markdown. On the page of this suite, the main artefacts come first.
+    """Return the sections of a paper's results page as Markdown.
 
-    Raises ValueError if a main artefact is not declared.
+    The page of this suite has the main artefacts first, then the others of the paper, then our own. Raises ValueError if
+    a main artefact is not declared.
     """
     findings = load_findings()
     scales = {figure.name: scale for _, figure, scale, _ in iter_gallery_figures()}
-    names = load_main_artefacts() if paper == MAIN else ()
-    main = {experiment.number: experiment for experiment in map(find_experiment, names)}
+    main = {each.number: each for each in map(find_experiment, load_main_artefacts())}
     others = [each for each in experiments() if each.paper == paper and each.number not in main]
+    groups = {"": others}
+    if paper == MAIN:
+        groups = {
+            "The main artefacts": list(main.values()),
+            "Other tables and figures of the paper": [each for each in others if _is_in_paper(each)],
+            "Our own experiments": [each for each in others if not _is_in_paper(each)],
+        }
     parts: list[str] = []
-    for title, group in (("The main artefacts", list(main.values())), ("All other artefacts" if main else "", others)):
-        parts += [f"## {title}"] if title and group else []
+    for title, group in groups.items():
+        parts += [f"## {title}"] if title else []
         for experiment in group:
-            parts += list(make_section(experiment, findings, scales))
+            parts += make_section(experiment, findings, scales, is_main=experiment.number in main)
     return "\n\n".join(parts) + "\n"
+
+
+def _is_in_paper(experiment: Experiment) -> bool:
+    """Return whether an artefact of an experiment is a numbered table or figure of the paper."""
+    return any(split_name(name)[1] for name in experiment.artefact_names)
 
 
 def load_findings() -> dict[int, str]:
@@ -129,7 +141,9 @@ def format_section_title(experiment: Experiment) -> str:
     return f"{', '.join(names)}: {experiment.title}" if names else experiment.title
 
 
-def make_section(experiment: Experiment, findings: Mapping[int, str], scales: Mapping[str, str]) -> Iterator[str]:
+def make_section(
+    experiment: Experiment, findings: Mapping[int, str], scales: Mapping[str, str], *, is_main: bool
+) -> Iterator[str]:
     """Yield the paragraphs of one experiment."""
     yield f"### {format_section_title(experiment)}"
     if experiment.number in findings:
@@ -138,7 +152,7 @@ def make_section(experiment: Experiment, findings: Mapping[int, str], scales: Ma
         if isinstance(artefact, Figure) and artefact.name in scales:
             yield make_picture(artefact, format_title(experiment, artefact), scales[artefact.name])
     if not any(isinstance(artefact, Figure) for artefact in experiment.artefacts):
-        yield from make_first_table(experiment)
+        yield from make_first_tables(experiment, is_main=is_main)
     claims = ", ".join(claim.id for claim in experiment.claims)
     yield f"`python -m repro.{experiment.artefact_names[0]}`" + (f" · claims {claims}" if claims else "")
 
@@ -152,11 +166,13 @@ def make_picture(figure: Figure, title: str, scale: str) -> str:
     )
 
 
-def make_first_table(experiment: Experiment) -> Iterator[str]:
-    """Yield the first table of an experiment that is short enough for the page, at its first scale and at mini."""
+def make_first_tables(experiment: Experiment, *, is_main: bool) -> Iterator[str]:
+    """Yield the first table of an experiment that is short enough for the page, at its first scale.
+
+    A main artefact has a second one at mini.
+    """
     scales = [scale for scale in SCALES if load_records(_list_own_runs(experiment, scale), "published")]
-    chosen = [scale for scale in scales if scale in (scales[0], MINI)]
-    for scale in chosen:
+    for scale in [scale for scale in scales if scale == scales[0] or (is_main and scale == MINI)]:
         views = make_artefact_views(experiment, scale, with_yours=False)
         tables = [artefact for artefact in experiment.artefacts if isinstance(artefact, Table | Exhibit)]
         for view in (_drop_rows_without_records(views[artefact.name]) for artefact in tables):

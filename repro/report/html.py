@@ -55,7 +55,6 @@ def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str)
         "anchor": lambda verdict: verdict.lower().replace(" ", "-"),
         "sign": lambda word: SIGNS.get(word, "·"),
         "image": embed_picture,
-        "data_link": lambda text: f"data:text/csv;base64,{_encode(text)}",
         "origin": RECORD_WORDS.__getitem__,
         "words": lambda record: format_overrides(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),
@@ -64,7 +63,7 @@ def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str)
         "machines": lambda records: list_machines(list_records(records)),
         "summary": lambda lines: format_summary_line([line.judged for line in lines]),
     }
-    judged = {part.scale.name: part.judged for part in scales}
+    judged = {part.scale.name: [line.judged for line in part.lines] for part in scales}
     introduction, sentences = read_summary()
     return environment.get_template(TEMPLATE).render(
         introduction=render_inline_markdown(introduction),
@@ -80,8 +79,9 @@ def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str)
 
 
 def render_inline_markdown(text: str) -> Markup:
-    """Return a sentence with bold text and code as HTML. All else is escaped."""
-    html = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(text)))
+    """Return a sentence with bold text and code as HTML, and links as their text. All else is escaped."""
+    html = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", str(escape(text)))
+    html = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html)
     return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", html))
 
 
@@ -90,8 +90,4 @@ def embed_picture(svg: str, label: str) -> Markup:
     width = float(re.findall(r'<svg[^>]* width="([\d.]+)pt"', svg)[0]) * PIXELS_PER_POINT
     style = f"min-width: {MIN_PICTURE_SCALE * width:.0f}px; max-width: {MAX_PICTURE_SCALE * width:.0f}px"
     image = Markup('<img alt="{}" style="{}" src="data:image/svg+xml;base64,{}">')
-    return image.format(label, style, _encode(svg))
-
-
-def _encode(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+    return image.format(label, style, base64.b64encode(svg.encode()).decode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,32 +24,16 @@ from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import experiments, list_experiment_files, load_headlines
-from repro.statistics.judge import Comparison, Judgement
+from repro.statistics.judge import Judgement
 from repro.storage.paths import CHECKOUT, SOURCES
-from repro.text import ABSENT, count_noun
+from repro.text import ABSENT
 
-ABBREVIATIONS = ("al", "cf", "e.g", "eq", "fig", "i.e", "vs")
-"""Abbreviations whose full stop does not end a sentence."""
 CLAIM_ID = re.compile(r"(?<![\w.#`\[])[A-Za-z]+\d*\.[a-z](?![\w.])")
 """The id of a claim within a text, which is no link yet."""
 
 
-def extract_first_sentence(source: str) -> str:
-    """Return the first sentence of a module's docstring without its full stop, or "" without a docstring.
-
-    A full stop inside brackets or after an abbreviation does not end the sentence.
-    """
-    paragraph = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
-    for stop in re.finditer(r"\.(?=\s|$)", paragraph):
-        sentence = paragraph[: stop.start()]
-        last_word = sentence.rpartition(" ")[2].lstrip("([").lower()
-        if sentence.count("(") == sentence.count(")") and last_word not in ABBREVIATIONS:
-            return sentence
-    return paragraph
-
-
 def make_artefact_table() -> str:
-    """Return a Markdown table with a row per experiment: artefacts, first sentence, claims and file.
+    """Return a Markdown table with a row per experiment: artefacts, title, claims and file.
 
     Experiments of companion papers come last, below a row with the title of the paper.
     """
@@ -79,51 +62,35 @@ def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
     (path,) = (CHECKOUT / file for file in list_experiment_files() if file.name.startswith(prefix))
     names = ", ".join(f"`{name}`" for name in experiment.artefact_names)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-    return (
-        names,
-        extract_first_sentence(path.read_text("utf-8")),
-        claims,
-        f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})",
-    )
+    return names, experiment.title, claims, f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})"
 
 
-def make_headlines_view(judged: Mapping[str, Sequence[Judgement]]) -> View:
-    """Return the main results: a row per sentence with the paper's value, and a column per scale of `judged`."""
+def make_headlines_view(judged: Mapping[str, Sequence[Judgement]], page: str = "") -> View:
+    """Return the main results: a row per sentence with the paper's value, and a column per scale of `judged`.
+
+    Each scale shows the first claim that has an effect there. On a Markdown `page`, it links to the claim.
+    """
     by_scale = [{judgement.claim.id: judgement for judgement in ledger} for ledger in judged.values()]
     rows = []
     for headline in load_headlines():
-        claims = headline["claims"]
-        verdicts = [_format_first_verdict([by_id[claim] for claim in claims if claim in by_id]) for by_id in by_scale]
-        rows.append((headline["statement"], ", ".join(claims), headline["paper"] or ABSENT, *verdicts))
-    header = ("", "claim", "paper", *(f"at {scale}" for scale in judged))
-    title = "Differences in points of NDCG@10, with 95 % intervals. (ours): no claim of the paper"
-    return View(title, header, tuple(rows), align="l" * len(header))
+        effects = [_format_first_effect([by_id.get(id) for id in headline["claims"]], page) for by_id in by_scale]
+        rows.append((headline["statement"], headline["paper"] or ABSENT, *effects))
+    header = ("", "paper", *judged)
+    return View("Differences in points of NDCG@10, 95 % intervals", header, tuple(rows), align="l" * len(header))
 
 
-def _format_first_verdict(judgements: Sequence[Judgement]) -> str:
-    """Return the first verdict that has an effect, with effects and intervals, or a dash.
-
-    Three or more comparisons are summarised by their smallest and largest effect.
-    """
-    judged = next((judgement for judgement in judgements if judgement.comparisons), None)
+def _format_first_effect(judgements: Sequence[Judgement | None], page: str) -> str:
+    """Return the effect and interval of the first judgement that has one, or a dash. Several effects are a range."""
+    judged = next((judgement for judgement in judgements if judgement and judgement.comparisons), None)
     if judged is None:
         return ABSENT
-    unit = judged.unit
-    name = "" if unit.name == "points" else f" {unit.name}"
-    if len(judged.comparisons) > 2:
-        return f"{judged.verdict}: {format_effect_range(judged)}{name} in {len(judged.comparisons)} comparisons"
-    effects = [
-        f"{format_in_unit(comparison.effect, unit)} {_format_interval_or_seeds(judged, comparison)}"
-        for comparison in judged.comparisons
-    ]
-    return f"{judged.verdict}: {', '.join(effects)}{name}"
-
-
-def _format_interval_or_seeds(judged: Judgement, comparison: Comparison) -> str:
-    """Return the interval of a comparison, or the number of seeds if these are too few for one."""
-    if comparison.low is None:
-        return f"({count_noun(len(judged.seeds), 'seed')})"
-    return format_interval(comparison, judged.unit)
+    (comparison, *others), unit = judged.comparisons, judged.unit
+    effect = format_effect_range(judged) if others else format_in_unit(comparison.effect, unit)
+    if page:
+        effect = f"[{effect}]({page}#{judged.claim.id})"
+    remarks = [] if others else [format_interval(comparison, unit)]
+    remarks += [] if unit.name == "points" else [unit.name]
+    return " ".join([effect, *remarks])
 
 
 LEDGERS = {MAIN: "docs/CLAIMS.md", "GTE": "docs/GTE.md", "MRL": "docs/MRL.md"}
@@ -138,6 +105,7 @@ SUMMARY = SOURCES / "experiments" / "summary.md"
 """The sentences with which the front page and the report open: a paragraph, then a list."""
 SOURCE_BLOCKS = {
     ("summary", "README.md"): lambda: SUMMARY.read_text("utf-8"),
+    ("summary", RESULTS): lambda: SUMMARY.read_text("utf-8").replace(f"({RESULTS}#", "(#"),
     ("artefacts", "docs/ARTEFACTS.md"): lambda: link_claims(make_artefact_table()),
     ("packages", "docs/PACKAGES.md"): make_package_table,
     ("coverage", "docs/COVERAGE.md"): make_coverage_table,
@@ -200,9 +168,10 @@ def regenerate_pages(judged: Sequence[Judgement]) -> dict[Path, str]:
         view = make_claims_view(by_scale[larger], f"Claims judged from records at `{larger}`")
         blocks[f"claims_{larger}", LEDGERS[MAIN]] = as_markdown(view)
     blocks = dict(zip(blocks, add_anchors(list(blocks.values())), strict=True))
-    headlines = as_markdown(make_headlines_view({scale: by_scale[scale] for scale in HEADLINE_SCALES}))
+    headline_scales = {scale: by_scale[scale] for scale in HEADLINE_SCALES}
+    for page, ledger in ((RESULTS, Path(LEDGERS[MAIN]).name), ("README.md", LEDGERS[MAIN])):
+        blocks["headlines", page] = as_markdown(make_headlines_view(headline_scales, ledger))
     blocks |= {block_place: make_block() for block_place, make_block in SOURCE_BLOCKS.items()}
-    blocks |= {("headlines", RESULTS): link_claims(headlines), ("headlines", "README.md"): headlines}
     for paper, page in {**LEDGERS, MAIN: RESULTS}.items():
         blocks["gallery", page] = link_claims(make_gallery(paper))
     pages: dict[Path, str] = {}

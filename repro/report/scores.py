@@ -34,29 +34,31 @@ def make_scores_view(runs: Sequence[Run], *, is_for_programs: bool = False) -> V
     """
     records = find_records(runs)
     datasets = list(dict.fromkeys(row["name"] for record in records for row in list_suite_rows(record.provenance)))
-    notes = dict.fromkeys(note for record in records for note in list_notes(record.provenance.get("suite", {})))
     settings: dict[str, list[Record]] = {}
     for record in records:
         settings.setdefault(get_setting_id(record.run), []).append(record)
-    repeated = [seed_records for seed_records in settings.values() if len(seed_records) > 1]
+    groups = [(record.id, [record]) for record in records]
+    if not is_for_programs:
+        groups += [(f"{len(seeds)} seeds", seeds) for seeds in settings.values() if len(seeds) > 1]
     varying_by_architecture = find_varying_fields([record.run for record in records])
     varying = [name for name in FIELDS if any(name in names for names in varying_by_architecture.values())]
     lines: list[tuple[str, ...]] = []
     unscored: list[Record] = []
-    for record in records:
-        run_lines = _make_run_lines(
-            record.id, [record], varying_by_architecture, varying, datasets, is_for_programs=is_for_programs
-        )
-        lines += run_lines
-        unscored += [] if run_lines else [record]
-    without_seed = {
-        architecture: [name for name in names if name != "seed"]
-        for architecture, names in varying_by_architecture.items()
-    }
-    for seed_records in () if is_for_programs else repeated:
-        lines += _make_run_lines(f"{len(seed_records)} seeds", seed_records, without_seed, varying, datasets)
+    for label, members in groups:
+        run = members[0].run
+        shown = [name for name in varying_by_architecture[run.architecture] if name != "seed" or len(members) == 1]
+        values = [format_field(run, name) if name in shown else "" for name in varying]
+        scores = _list_variant_scores(members, datasets)
+        for index, (variant, cells) in enumerate(scores):
+            # a model that is scored without its own corpus, as context-blind ones, has no line for it
+            names = (label, ", ".join(filter(None, (get_model_name(run), variant))))
+            if index and not is_for_programs:
+                names = ("", f"· {variant}")
+            lines.append((*names, *values, *cells))
+        if not scores and len(members) == 1:
+            unscored += members
+    notes = dict.fromkeys(note for record in records for note in list_notes(record.provenance.get("suite", {})))
     num_runs = count_noun(len(set(runs)), "run has", "runs have")
-    title = f"NDCG@10, points; {len(records)} of {num_runs} ended"
     if unscored:
         measures = ", ".join(dict.fromkeys(record.run.measure for record in unscored))
         without = count_noun(len(unscored), "run has", "runs have")
@@ -66,6 +68,7 @@ def make_scores_view(runs: Sequence[Run], *, is_for_programs: bool = False) -> V
         notes[f"{num_yours} of {len(records)} records are yours, the others are published"] = None
     if any("±" in cell for line in lines for cell in line):
         notes["±: standard deviation over the seeds of a line"] = None
+    title = f"NDCG@10, points; {len(records)} of {num_runs} ended"
     return View(title, ("run", "model", *varying, "mean", *datasets), tuple(lines), tuple(notes))
 
 
@@ -80,37 +83,19 @@ def find_varying_fields(runs: Sequence[Run]) -> dict[str, list[str]]:
     }
 
 
-def _make_run_lines(
-    label: str,
-    records: Sequence[Record],
-    varying_by_architecture: Mapping[str, Sequence[str]],
-    varying: Sequence[str],
-    datasets: Sequence[str],
-    *,
-    is_for_programs: bool = False,
-) -> list[tuple[str, ...]]:
-    """Return one row per variant with a score, for one run or for all seeds of a setting.
+def _list_variant_scores(records: Sequence[Record], datasets: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return each variant with a score, for one run or for all seeds of a setting, and its cells.
 
-    The first row has the name. In a table for programs, all rows have it.
+    The name of a variant is empty for in-corpus context.
     """
-    run = records[0].run
-    lines: list[tuple[str, ...]] = []
-    fields = varying_by_architecture[run.architecture]
-    values = [format_field(run, name) if name in fields else "" for name in varying]
-    for name, variant in list_variants(records[0].metrics, run.suite):
+    scored = []
+    for name, variant in list_variants(records[0].metrics, records[0].run.suite):
         paths = [f"{name}/{dataset}/{HEADLINE}" for dataset in ["mean", *datasets]]
         scores = [[POINTS * record.metrics[path] for record in records if path in record.metrics] for path in paths]
-        if not any(scores):
-            continue
-        variant_label = f"{CONTEXT_NAMES[variant]} context" if variant in CONTEXT_NAMES else variant
-        if lines and not is_for_programs:
-            names = ("", f"· {variant_label}")
-        else:
-            # a model that is scored without its own corpus, as context-blind ones, has no line for it
-            model = get_model_name(run)
-            names = (label, model if variant == "own" else f"{model}, {variant_label}")
-        lines.append((*names, *values, *(format_mean(values_of_path, 1) for values_of_path in scores)))
-    return lines
+        if any(scores):
+            label = f"{CONTEXT_NAMES[variant]} context" if variant in CONTEXT_NAMES else variant
+            scored.append(("" if variant == "own" else label, [format_mean(values, 1) for values in scores]))
+    return scored
 
 
 def get_model_name(run: Run) -> str:

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from repro.statistics.judge import Comparison, Judgement
 
 INTERVAL_NOTE = "95 % intervals that are not corrected for multiple tests"
-OUTDATED_NOTE = (
-    "{num} rows have records older than these measures; `repro run {name} --scale {scale}` makes new ones, after your own "
-    "old ones are moved out of out/records/"
-)
 ALSO_SHOWN_FOR = {"max_tokens": ("surrogate",)}
 """Fields that are also shown for untrained reference systems."""
 LEDGER_ORDER = ("DIFFERS", "SMALL", "OPEN", "HOLDS", "tentative", "descriptive", "not run", "other scale")
@@ -70,13 +66,11 @@ def make_table_view(table: Table, runs: Sequence[Run], published: Sequence[Recor
     """Return a table with up to three lines per row: paper, published records and records of this machine.
 
     A published row whose runs differ in more than their seed is complete, or has dashes if one of its records is
-    missing. Other rows show the available seeds and their number. Rows whose records predate all columns of the table
-    are dropped with a note, and so are rows of yours without a record.
+    missing. Other rows show the available seeds and their number. Rows of yours without a record are dropped.
     """
     scale = runs[0].scale
     columns = [column for column in table.columns if not column.scales or scale in column.scales]
     lines: list[tuple[str, ...]] = []
-    num_outdated = 0
     for row in table.rows:
         if row.scales and scale not in row.scales:
             continue
@@ -95,15 +89,10 @@ def make_table_view(table: Table, runs: Sequence[Run], published: Sequence[Recor
                 continue
             is_incomplete = source == "published" and not is_one_system and len(available) < len(row_runs)
             cells = [format_cell(column, row, [] if is_incomplete else available) for column in columns]
-            if available and not is_incomplete and set(cells) <= {ABSENT, ""}:
-                num_outdated += 1
-            else:
-                lines.append((row.label, source, f"{len(available)}/{len(row_runs)}", *cells))
+            lines.append((row.label, source, f"{len(available)}/{len(row_runs)}", *cells))
     header = ("", "origin", "seeds", *(column.label for column in columns))
     notes = format_spread_note(lines)
-    if num_outdated:
-        notes += (OUTDATED_NOTE.format(num=num_outdated, name=table.name, scale=scale),)
-    elif all(source == "paper" for _, source, *_ in lines):
+    if all(source == "paper" for _, source, *_ in lines):
         notes += (format_no_records_note(table.name, scale),)
     title = f"{table.name} at scale {scale}: {table.caption}"
     return View(title, header, _blank_repeats(lines), notes)

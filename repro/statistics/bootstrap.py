@@ -14,7 +14,7 @@ Shapes: Q units, R resamples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -31,22 +31,24 @@ def compute_interval(better_Q: np.ndarray, worse_Q: np.ndarray, strata_Q: np.nda
     """Return the interval of the mean difference better − worse, or None if there is none."""
     differences_Q = np.subtract(better_Q, worse_Q, dtype=np.float64)
     parts = [differences_Q[strata_Q == stratum] for stratum in np.unique(strata_Q)]
-    samples_R = paired_bootstrap(better_Q, worse_Q, strata_Q)
-    return choose_interval(parts, np.full(len(parts), 1 / len(parts)), samples_R)
+    weights = np.full(len(parts), 1 / len(parts))
+    return choose_interval(parts, weights, lambda: paired_bootstrap(better_Q, worse_Q, strata_Q))
 
 
-def choose_interval(parts: Sequence[np.ndarray], weights: np.ndarray, samples_R: np.ndarray) -> Interval | None:
+def choose_interval(
+    parts: Sequence[np.ndarray], weights: np.ndarray, resample: Callable[[], np.ndarray]
+) -> Interval | None:
     """Return the interval of a weighted sum of the means of strata, or None if there is none.
 
     Args:
         parts: the differences of the units of each stratum.
         weights: the weight of each stratum, float64.
-        samples_R: the bootstrap resamples of the sum.
+        resample: returns the bootstrap resamples of the sum, (R,). They are drawn only if they are needed.
     """
     if not any(np.ptp(part) > 0 for part in parts):
         return None
     if min(map(len, parts)) >= MANY_UNITS:
-        return percentile_interval(samples_R)
+        return percentile_interval(resample())
     return _compute_t_interval(parts, weights)
 
 

@@ -130,12 +130,9 @@ class Judgement:
     @property
     def is_opened_by_holm(self) -> bool:
         """Whether the claim is OPEN although its intervals exclude the thresholds, since p is not significant."""
-        excluded = (comparison.excludes(threshold) for comparison in self.comparisons for threshold in self._thresholds)
+        thresholds = _get_thresholds(self.claim)
+        excluded = (comparison.excludes(threshold) for comparison in self.comparisons for threshold in thresholds)
         return self.word == OPEN and self.p is not None and all(excluded)
-
-    @property
-    def _thresholds(self) -> tuple[float, ...]:
-        return tuple(_get_thresholds(self.claim))
 
     def estimate_seeds(self) -> int | None:
         """Return the seeds for 80 % power at the current effect, or None above 1000 or if the claim is not OPEN.
@@ -147,7 +144,7 @@ class Judgement:
         from statsmodels.stats.power import TTestPower
 
         num_seeds = []
-        thresholds = self._thresholds
+        thresholds = _get_thresholds(self.claim)
         for comparison in self.comparisons:
             deviation = float(np.std(comparison.by_seed, ddof=1))
             # a comparison that already excludes its thresholds needs no more seeds
@@ -232,9 +229,9 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     # From here on, the first reason against a verdict decides: descriptive, no interval, incomplete or early records.
     if claim.descriptive or isinstance(claim, Varies):
         return replace(judged, word=DESCRIPTIVE, note="; ".join(filter(None, (claim.descriptive, note))))
-    mixed_devices, mixed_precisions = describe_machines(evidence)
-    note = "; ".join(filter(None, (note, mixed_devices)))
+    note = "; ".join(filter(None, (note, describe_mixed_arms(evidence, "device", "devices"))))
     judged = replace(judged, note=note)
+    mixed_precisions = describe_mixed_arms(evidence, "dtype", "precision")
     reasons = [mixed_precisions] if mixed_precisions else []
     if len(seeds) < len(declared):
         reasons.append(f"{len(seeds)} of {len(declared)} declared seeds")
@@ -253,19 +250,17 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     return replace(judged, word=word, is_small=is_small)
 
 
-def describe_machines(evidence: Evidence) -> tuple[str, str]:
-    """Return which seeds compare trained models of different devices, and of different precisions. Empty if none does."""
-    descriptions = []
-    for name, label in (("device", "devices"), ("dtype", "precision")):
-        mixed: dict[int, set[str]] = {}
-        for (run, seed), record in evidence.records.items():
-            if run.architecture in TRAINED:
-                mixed.setdefault(seed, set()).add(str(record.provenance.get("machine", {}).get(name)))
-        mixed = {seed: values for seed, values in mixed.items() if len(values) > 1}
-        values = ", ".join(sorted(set().union(*mixed.values()))) if mixed else ""
-        seeds = ", ".join(map(str, sorted(mixed)))
-        descriptions.append(f"the arms differ in {label} ({values}) for seed {seeds}" if mixed else "")
-    return descriptions[0], descriptions[1]
+def describe_mixed_arms(evidence: Evidence, name: str, label: str) -> str:
+    """Return which seeds compare trained models of different machines, by a value of the machine. Empty if none does."""
+    values: dict[int, set[str]] = {}
+    for (run, seed), record in evidence.records.items():
+        if run.architecture in TRAINED:
+            values.setdefault(seed, set()).add(str(record.provenance.get("machine", {}).get(name)))
+    mixed = {seed: names for seed, names in values.items() if len(names) > 1}
+    if not mixed:
+        return ""
+    names = ", ".join(sorted(set().union(*mixed.values())))
+    return f"the arms differ in {label} ({names}) for seed {', '.join(map(str, sorted(mixed)))}"
 
 
 def is_early(claim: Claim, record: Record) -> bool:

@@ -20,7 +20,6 @@ from figures import style
 from figures.draw import Picture, draw, plot
 from figures.heatmap import luminance
 from figures.intervals import summarise_seeds
-from figures.scatter import format_correlation
 from figures.style import INK, make_axes, make_palette, write_title
 from figures.theme import ON_COLOUR, recolour
 from repro import spec
@@ -86,6 +85,7 @@ def test_line_is_mean_over_seeds() -> None:
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (2.0, 9.0)
     assert read_legend(figure) == ["own (n = 2)", "wrong (n = 2)"]
+    assert own.get_marker() != wrong.get_marker() and own._dash_pattern != wrong._dash_pattern
     assert figure.get_supxlabel() == "bands: range of n = 2 seeds"
 
 
@@ -99,14 +99,11 @@ def test_three_seeds_give_students_interval() -> None:
     summary = summarise_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
     expected = stats.t.interval(0.95, 2, loc=np.mean(scores), scale=stats.sem(scores))
     assert (summary["low"], summary["high"]) == pytest.approx(expected)
+    repeated = [{"steps": 1, "seed": seed, "score": score} for seed, score in ((0, 0.0), (0, 2.0), (1, 5.0))]
+    summary = summarise_seeds(pd.DataFrame(repeated), "steps", "score").loc[1]
+    assert summary[["mean", "n", "low", "high"]].tolist() == [3.0, 2, 1.0, 5.0], "rows of one seed count once"
     three, one = (plot(part, LINES)[0].get_supxlabel() for part in (rows, rows[:1]))
     assert three == "bands: 95 % interval of the mean over n seeds (Student's t)" and one == "n = 1 seed: no interval"
-
-
-def test_rows_of_one_seed_count_once() -> None:
-    rows = [{"steps": 1, "seed": seed, "score": score} for seed, score in ((0, 0.0), (0, 2.0), (1, 5.0))]
-    summary = summarise_seeds(pd.DataFrame(rows), "steps", "score").loc[1]
-    assert summary[["mean", "n", "low", "high"]].tolist() == [3.0, 2, 1.0, 5.0]
 
 
 @pytest.mark.parametrize("steps", [(200,), (100, 200)])
@@ -117,13 +114,6 @@ def test_two_points_are_not_joined(steps: tuple[int, ...]) -> None:
     assert [bar[:, 1].tolist() for bar in bars] == [[4.0, 5.0], [2.0, 3.0]]
     assert {line.get_linestyle() for line in figure.axes[0].get_lines()} == {"None"}
     assert figure.get_supxlabel() == "bars: range of n = 2 seeds"
-
-
-def test_hue_splits_lines() -> None:
-    rows = [{**row, "filter": "on" if row["steps"] != 200 else "off"} for row in ROWS]
-    figure, _ = plot(rows, replace(LINES, hue="filter"))
-    expected = [f"{series}, filter {value}" for series in ("own", "wrong") for value in ("on", "off")]
-    assert [label.split(" (")[0] for label in read_legend(figure)] == expected
 
 
 def test_series_without_axis_is_level() -> None:
@@ -137,14 +127,6 @@ def test_distant_reference_flattens_nothing() -> None:
     figure, _ = plot([*ROWS, level], LINES)
     assert figure.axes[0].get_ylim()[0] > 0
     assert read_legend(figure)[-1] == "BM25: −90.0, below the axis (n = 1)"
-
-
-def test_panels_have_equal_widths() -> None:
-    """Five panels in two columns leave the last place empty."""
-    figure, panels = make_axes(num_panels=5, num_columns=2)
-    figure.canvas.draw()
-    assert figure.axes == panels
-    assert len({round(axes.get_position().width, 6) for axes in panels}) == 1
 
 
 def test_words_and_zero_are_places() -> None:
@@ -172,14 +154,6 @@ def test_log_axis_shows_numbers() -> None:
     assert [float(y) for y in axes.get_lines()[0].get_ydata()] == [20 / step + 0.5 for step in steps]
 
 
-def test_lines_differ_in_more_than_colour() -> None:
-    own, wrong = plot_axes(ROWS, LINES).get_lines()
-    assert own.get_marker() != wrong.get_marker()
-    assert own._dash_pattern != wrong._dash_pattern
-    lightness = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in make_palette(4)]
-    assert min(abs(a - b) for a in lightness for b in lightness if a != b) > 0.05
-
-
 def test_heatmap_shows_mean_per_cell() -> None:
     figure, _ = plot(GRID, HEATMAP)
     filtered, unfiltered, colourbar = figure.axes
@@ -204,13 +178,10 @@ def test_only_a_clear_best_is_framed() -> None:
     assert [(round(patch.get_x()), round(patch.get_y())) for patch in figure.axes[0].patches] == [(1, 0)]
     assert "no frame" in figure.get_supxlabel()
     assert not plot_axes(GRID, HEATMAP).patches
+    gap = [row for row in GRID if (row["cluster_size"], row["batch_size"]) != (4, 64)]
+    assert "–" in read_texts(plot_axes(gap, HEATMAP).texts), "a missing cell is a dash"
     one_seed, _ = plot([row for row in rows if row["seed"] == 0], HEATMAP)
     assert one_seed.get_supxlabel() == "cells: mean over seeds, n = 1; one seed: no best cell is marked"
-
-
-def test_missing_cell_is_a_dash() -> None:
-    rows = [row for row in GRID if (row["cluster_size"], row["batch_size"]) != (4, 64)]
-    assert "–" in read_texts(plot_axes(rows, HEATMAP).texts)
 
 
 def test_heatmap_numbers_have_contrast() -> None:
@@ -294,11 +265,8 @@ def test_crossed_heatmap_shows_differences() -> None:
     intervals = [stats.t.interval(0.95, 2, loc=gap.mean(), scale=stats.sem(gap)) for gap in (*gaps, gaps.mean(axis=0))]
     assert np.allclose(ends, intervals)
     assert read_texts(grid.get_yticklabels()) == ["a", "b", "mean over rows"]
-
-
-def test_small_differences_are_visible() -> None:
-    rows = [{**row, "score": row["score"] / 10} for row in CROSSES]
-    assert read_texts(plot_axes(rows, CROSSED).texts)[:4] == ["5.1", "+0.13", "−0.05", "6.1"]
+    small = [{**row, "score": row["score"] / 10} for row in CROSSES]
+    assert read_texts(plot_axes(small, CROSSED).texts)[:4] == ["5.1", "+0.13", "−0.05", "6.1"]
 
 
 @pytest.mark.parametrize(
@@ -315,51 +283,12 @@ def test_crossed_heatmap_survives_gaps(is_there: Callable[[dict[str, object]], b
     assert len(cells) == 4 and cells.count("–") == num_dashes
 
 
-FOREST = Picture(kind="forest", x="effect", y="name", x_label="", y_label="")
-NAMES = ("name", "words", "unit", "effect", "low", "high", "bar_low", "bar_high", "verdict")
-EFFECTS = [
-    dict(zip(NAMES, values, strict=True))
-    for values in (
-        ("T1.a", "one", "points", 1.0, 0.5, 1.5, 0.0, np.nan, "HOLDS"),
-        ("F6.a", "two", "r", -0.4, np.nan, np.nan, np.nan, 0.0, "UNDECIDED"),
-        ("T1.b", "three", "points", 40.0, 30.0, 50.0, -1.0, 1.0, "DIFFERS"),
-    )
-]
-
-
-def test_forest_shows_effect_and_threshold() -> None:
-    points, r = plot(EFFECTS, FOREST)[0].axes
-    assert [axes.get_xlabel() for axes in (points, r)] == ["points", "r"]
-    assert read_texts(points.get_yticklabels()) == ["T1.a", "T1.b"]
-    assert read_texts(points.texts) == ["one", "three"]
-    marks = [float(line.get_xdata()[0]) for line in points.get_lines() if len(line.get_xdata()) == 1]
-    assert marks == [1.0, 40.0]
-    drawn = {(float(part[0][0]), float(part[1][0])) for lines in points.collections for part in lines.get_segments()}
-    intervals, thresholds = {(0.5, 1.5), (30.0, 50.0)}, {(0.0, 0.0), (-1.0, -1.0), (1.0, 1.0)}
-    assert drawn >= intervals | thresholds
-    (side,) = points.child_axes
-    assert read_texts(side.get_yticklabels()) == ["holds", "differs"]
-    low, high = points.get_xlim()
-    assert low < -1.0 and high > 50.0 and points.get_xscale() == "symlog"
-    intervals_of_r = [part for lines in r.collections for part in lines.get_segments() if part[0][0] != part[1][0]]
-    assert r.get_xscale() == "linear" and not intervals_of_r
-
-
 def test_dots_have_their_mark() -> None:
     figure, _ = plot(GRID, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size", mark="cluster_size"))
     clusters = [{row["score"] for row in GRID if row["cluster_size"] == size} for size in (2, 4, 8)]
     assert sorted(map(sorted, collect_faint_marks(figure).values())) == sorted(map(sorted, clusters))
     labels = [label for label in read_legend(figure) if label.startswith("cluster")]
     assert labels == [f"cluster size {size}" for size in (2, 4, 8)]
-
-
-def test_unmarked_groups_differ_in_shape() -> None:
-    rows = [row for row in GRID if row["series"] == "filtered"]
-    figure, _ = plot(rows, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size"))
-    marks = collect_faint_marks(figure)
-    groups = [{row["score"] for row in rows if row["batch_size"] == size} for size in (64, 128)]
-    assert sorted(map(sorted, marks.values())) == sorted(map(sorted, groups))
-    assert [handle.get_marker() for handle in figure.axes[0].get_legend().legend_handles] == list(marks)
 
 
 def test_title_stands_above_panels() -> None:
@@ -389,14 +318,6 @@ def test_titles_fit_the_narrowest_picture() -> None:
         plt.close(figure)
 
 
-def test_every_size_has_a_tick() -> None:
-    sizes = (1, 4, 16, 32, 64)
-    rows = [{"series": "a", "steps": size, "seed": seed, "score": float(size)} for size in sizes for seed in (0, 1)]
-    axes = plot_axes(rows, LINES)
-    assert list(axes.get_xticks()) == list(sizes)
-    assert read_texts(axes.get_xticklabels()) == list(map(str, sizes))
-
-
 def test_dots_show_no_false_trend() -> None:
     """Dots of one group are spread horizontally, evenly and independently of their values."""
     rows = [{"series": "a", "steps": 1, "seed": seed, "score": float(seed)} for seed in range(27)]
@@ -404,12 +325,6 @@ def test_dots_show_no_false_trend() -> None:
     places, scores = (np.asarray(data, float) for data in dots.get_data())
     assert abs(np.corrcoef(places, scores)[0, 1]) < 0.2
     assert np.diff(np.sort(places)).max() < 3 * np.ptp(places) / 26
-
-
-def test_too_few_dots_have_no_correlation() -> None:
-    assert format_correlation(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == "r = –, n = 2"
-    assert format_correlation(np.ones(9), np.arange(9.0)) == "r = –, n = 9"
-    assert format_correlation(np.array([1.0, 2.0, 4.0, 5.0]), np.arange(4.0)) == "r = –, n = 4"
 
 
 @pytest.mark.parametrize("kind", ["bars", "dots"])
@@ -424,14 +339,6 @@ def test_means_have_intervals(kind: str) -> None:
     else:
         values = [value for line in axes.get_lines() if line.get_alpha() for value in line.get_ydata()]
         assert sorted(values) == sorted(row["score"] for row in ROWS)
-
-
-def test_custom_pictures_use_common_style() -> None:
-    def draw_bar(frame: pd.DataFrame, axes: Axes) -> None:
-        axes.bar([0], [frame["score"].max()])
-
-    axes = plot_axes(ROWS, replace(LINES, kind="", own=draw_bar))
-    assert axes.patches[0].get_height() == 9.0 and axes.get_ylabel() == "NDCG@10 (points)"
 
 
 @pytest.mark.parametrize(("picture", "rows"), [(LINES, ROWS), (HEATMAP, GRID)], ids=["lines", "heatmap"])

@@ -16,7 +16,7 @@ from repro.records.lookup import find_run_by_id, get_sweep_name, resolve_runs, s
 from repro.records.store import write_record
 from repro.spec import FIELDS, TRAINED, base, depends_on_seed, grid
 from repro.spec.axes import describe_grid, expand, is_axis, parse_axes
-from repro.spec.identity import difference, run_id
+from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.storage.paths import get_corpora_folder, get_local_records, get_sweeps_folder
 from tests.commands import run_command
@@ -32,13 +32,27 @@ def test_artefact_means_local_seeds() -> None:
     architectures = {run.architecture for run in single_seed}  # bm25 has no seed
     assert "bm25" in architectures and architectures == {run.architecture for run in experiment.runs("smoke")}
     assert resolve_runs(["table1", "table1"], "smoke") == runs
+    assert {run.seed for run in resolve_runs(["context_emergence"], "lab")} == {1}
+    assert split_words([*artefacts()]) == ([], [*artefacts()]), "no artefact looks like an id"
 
 
-def test_seed_selects_among_artefacts_only(tmp_path: Path) -> None:
-    path = tmp_path / "runs.json"
+def test_seeds_select_among_artefacts_only(tmp_path: Path) -> None:
+    """Files have seeds of their own. A seed that no run has is refused, and so are options that exclude each other."""
+    path = tmp_path / "a.json"
     path.write_text(json.dumps([{"scale": "smoke", "seed": 77}]))
     runs = resolve_runs([str(path), "table1"], "smoke", seeds=[1])
     assert runs == [base("smoke", seed=77), *resolve_runs(["table1"], "smoke", seeds=[1])]
+    impossible: list[tuple[list[str], dict[str, Any], str]] = [
+        ([str(path)], {"seeds": [7]}, "chooses among the runs of artefacts"),
+        (["table1"], {"seeds": [1], "all_seeds": True}, "do not go together"),
+        (["table1"], {"seeds": [1, 99]}, r"it has \[0, 1, 2\]\..*`repro run table1 seed=99 --scale smoke`"),
+        ([str(path), "table1"], {"seeds": [77]}, r"with seed \[77\]"),
+        (["seed=1"], {}, "name the runs"),
+        (["table1", "seed=1"], {"seeds": [2]}, "do not go together"),
+    ]
+    for words, options, message in impossible:
+        with pytest.raises(ValueError, match=message):
+            resolve_runs(words, "smoke", **options)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab", "small"])
@@ -50,11 +64,6 @@ def test_every_artefact_has_local_runs(scale: str) -> None:
         runs = resolve_runs([name], scale)
         assert runs and set(runs) <= set(resolve_runs([name], scale, all_seeds=True))
         assert len({run.seed for run in runs if depends_on_seed(run)}) <= len(experiment.local_seeds)
-
-
-def test_local_seeds_may_depend_on_artefact() -> None:
-    assert {run.seed for run in resolve_runs(["context_emergence"], "lab")} == {1}
-    assert {run.seed for run in resolve_runs(["table1"], "lab")} == {0, 1}  # runs without a random seed have seed 0
 
 
 def test_untrainable_runs_are_refused_first(tmp_path: Path) -> None:
@@ -69,13 +78,12 @@ def test_untrainable_runs_are_refused_first(tmp_path: Path) -> None:
 
 
 def test_sweeps_have_their_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of one name in two folders are two sweeps. Relative and absolute paths are one."""
     assert get_sweep_name(["table1", "figure5"], "smoke") == "table1-figure5-smoke"
-    files = [tmp_path / folder / "grid.json" for folder in ("monday", "tuesday")]
-    names = [get_sweep_name([str(path)], "desk") for path in files]
-    assert names[0] != names[1], "two files of the same name are two sweeps"
-    assert all(re.fullmatch("grid-[0-9a-f]{6}", name) for name in names), "files have scales of their own"
+    names = [get_sweep_name([str(tmp_path / folder / "grid.json")], "desk") for folder in ("monday", "tuesday")]
+    assert names[0] != names[1] and all(re.fullmatch("grid-[0-9a-f]{6}", name) for name in names)
     monkeypatch.chdir(tmp_path)
-    assert get_sweep_name(["monday/grid.json"], "smoke") == names[0], "relative and absolute paths are equal"
+    assert get_sweep_name(["monday/grid.json"], "smoke") == names[0]
     many = [f"figure{number}" for number in range(40)]
     assert get_sweep_name(many, "smoke") != get_sweep_name([*many[:-1], "table1"], "smoke")
     assert len(get_sweep_name(many, "smoke")) < 120
@@ -85,35 +93,6 @@ def test_id_prefix_means_its_run() -> None:
     run = resolve_runs(["table1"], "smoke", seeds=[2])[-1]
     assert resolve_runs([run_id(run)[:8]], "desk") == [run]
     assert resolve_runs(["table1", run_id(run)], "smoke") == [run, *resolve_runs(["table1"], "smoke")]
-
-
-@pytest.mark.parametrize(
-    ("words", "options", "message"),
-    [
-        (["a.json"], {"seeds": [7]}, r"--seed \[7\] chooses among the runs of artefacts"),
-        (["table1"], {"seeds": [1], "all_seeds": True}, "do not go together"),
-        (
-            ["table1"],
-            {"seeds": [1, 99]},
-            r"with seed \[99\]; it has \[0, 1, 2\]\..*`repro run table1 seed=99 --scale smoke`",
-        ),
-        (["a.json", "table1"], {"seeds": [77]}, r"table1 has no run at scale 'smoke' with seed \[77\]"),
-        (["table5"], {"seeds": [1]}, "table5 has no run that depends on a seed at scale 'smoke': leave out --seed"),
-        (["seed=1"], {}, "name the runs"),
-        (["table1", "seed=1"], {"seeds": [2]}, "do not go together"),
-    ],
-)
-def test_impossible_selections_are_refused(
-    words: list[str], options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "a.json"
-    file.write_text(json.dumps([{"scale": "smoke", "seed": 77}]))
-    with pytest.raises(ValueError, match=message):
-        resolve_runs([str(file) if word == file.name else word for word in words], "smoke", **options)
-
-
-def test_artefacts_are_no_ids() -> None:
-    assert split_words([*artefacts()]) == ([], [*artefacts()])
 
 
 def test_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
@@ -164,16 +143,6 @@ def test_runs_are_found_everywhere() -> None:
     for word, message in (("fffffffffff0", "run 'fffffffffff0': no run has this id"), ("", "it begins the ids of")):
         with pytest.raises(ValueError, match=message):
             find_run_by_id(word)
-
-
-def test_file_shows_its_runs(tmp_path: Path) -> None:
-    published = next(run for run in find_experiment("table1").runs("desk") if run.architecture == "bm25")
-    path = tmp_path / "runs.json"
-    path.write_text(json.dumps([difference(published), {"scale": "smoke", "seed": 77}]))
-    recorded, missing = json.loads(run_command("show", str(path), "--json"))
-    assert (recorded["id"], missing["id"]) == (run_id(published), run_id(base("smoke", seed=77)))
-    assert recorded["metrics"]["desk/mean/ndcg_at_10"] == pytest.approx(0.60, abs=0.01)
-    assert missing["metrics"] is None
 
 
 def test_axes_follow_their_field_type() -> None:
@@ -252,8 +221,6 @@ def test_equivalent_references_are_one_run() -> None:
     declared = base("smoke", architecture="bm25", seed=5)
     assert len(expand(trained, {"architecture": ("bm25",)})) == 1
     assert expand([*trained, declared], {"architecture": ("bm25",)}) == [declared]
-    suites = [*trained, base("smoke", suite="planted-validation")]
-    assert len(expand(suites, {"architecture": ("bm25", "biencoder")})) == 2 + len(suites)
 
 
 def test_inert_axes_are_counted() -> None:
@@ -301,17 +268,15 @@ def test_words_make_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_field_is_explained() -> None:
-    """`repro fields` explains every field. A word filters them, and a misspelt one gets a suggestion."""
+    """`repro fields` explains every field. A word filters them, and an abbreviated one gets a suggestion."""
     rows = {name: describe_field(name) for name in FIELDS if name != "scale"}
     assert not [name for name, row in rows.items() if not row["meaning"] or not row["takes"]]
     assert rows["learning_rate"]["defaults"]["smoke"] == base("smoke").learning_rate
     shown = run_command("fields", "warmup")
     assert "num_warmup_steps" in shown and "learning_rate" not in shown
-    for word in ("lerning_rate", "lr"):
+    for words in (("fields", "lerning_rate"), ("plan", "table1", "lr=1")):
         with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
-            run_command("fields", word)
-    with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
-        parse_axes(["lr=1"])
+            run_command(*words)
 
 
 def test_show_takes_the_seeds_of_launch() -> None:
@@ -321,10 +286,8 @@ def test_show_takes_the_seeds_of_launch() -> None:
         shown = json.loads(run_command("show", *words, *options, "--json"))
         assert [row["id"] for row in shown] == [run_id(run) for run in runs]
         assert {row["run"]["batch_size"] for row in shown} == {run.batch_size for run in runs}
+    assert all(row["metrics"] is None for row in shown), "none of these runs has a record"
     with pytest.raises(ValueError, match="an artefact is shown with all seeds"):
         run_command("show", "table1", "--seed", "1")
-
-
-def test_show_names_available_scales() -> None:
     with pytest.raises(ValueError, match="it runs at smoke, desk"):
         run_command("show", "ablations", "--scale", "mini")

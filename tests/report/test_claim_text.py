@@ -6,14 +6,14 @@ from itertools import chain
 import pytest
 
 from repro.report.artefacts import judgements
-from repro.report.claim_text import explain_claim, name_comparisons
+from repro.report.claim_text import explain_claim, find_claim, name_comparisons
 from repro.report.tables import format_in_unit, format_interval
 from repro.spec import Varies
 from repro.spec.registry import experiments, find_experiment
 from tests.commands import run_command
 
 
-@pytest.mark.parametrize("artefact", ["table1", "figure10", "context_emergence"])
+@pytest.mark.parametrize("artefact", ["table1", "context_emergence"])
 def test_explanation_agrees_with_ledger(artefact: str) -> None:
     """Verdict, threshold, effects and intervals are those of the judgement."""
     for judgement in judgements(find_experiment(artefact), "desk"):
@@ -30,17 +30,13 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
             assert f": {format_in_unit(comparison.effect, judgement.unit)} {interval}" in line
 
 
-def test_comparisons_are_named_by_rows() -> None:
-    """T1.d compares "both" with each single change, by the names of the table's rows."""
-    (claim,) = (candidate for candidate in find_experiment("table1").claims if candidate.id == "T1.d")
-    names = name_comparisons(claim, find_experiment("table1"), "desk")
+def test_comparisons_are_named_by_rows_or_fields() -> None:
+    """T1.d compares rows of its table. G3.c has no rows, and fields that all its terms share are omitted."""
+    experiment, claim = find_claim("T1.d")
+    names = name_comparisons(claim, experiment, "desk")
     assert names == ["both − contextual batches", "both − contextual architecture"]
-
-
-def test_comparisons_without_rows_are_named_by_fields() -> None:
-    """Rows of other experiments name other runs. Fields that both sides share are omitted."""
-    (claim,) = (candidate for candidate in find_experiment("gte_table3").claims if candidate.id == "G3.c")
-    name, *_ = name_comparisons(claim, find_experiment("gte_table3"), "smoke")
+    experiment, claim = find_claim("G3.c")
+    name, *_ = name_comparisons(claim, experiment, "smoke")
     first, second = name.split(" − ")
     assert "pretraining_corpus=" in first and "pretraining_corpus=None" in second
     assert "loss=" not in name and "twentieth" not in name

@@ -1,13 +1,9 @@
-"""Companion papers have their own counts, ledgers and sections. Also gains by seed and the summary of an own corpus."""
+"""Companion papers have their own counts, ledgers and sections. Links to claims, and the picture of gains."""
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,23 +11,20 @@ from figures.gains import gains_svg
 from figures.theme import recolour
 from repro.cli.main import app
 from repro.cli.regenerate import make_front_pictures
-from repro.records.store import Record, read_records, write_record
-from repro.report import own_corpus
+from repro.records.store import read_records, write_record
+from repro.report.artefacts import load_records
 from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
 from repro.report.markdown_pages import LEDGERS, add_anchors, link_claims
 from repro.report.names import find_artefact, format_heading
-from repro.report.own_corpus import format_own_corpus_lines
 from repro.report.sections import Line, ScaleReport, Section
 from repro.report.tables import group_by_paper
 from repro.report.view import View
-from repro.spec import Column, Experiment, Row, Run, Table, base, grid, pick
+from repro.spec import Column, Row, Table, base, grid, pick
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments, find_paper
 from repro.spec.scales import get_scale
 from repro.statistics.judge import Judgement
-from repro.storage.paths import get_published_records
 
 
 def make_judgements(*ids: str) -> list[Judgement]:
@@ -39,23 +32,25 @@ def make_judgements(*ids: str) -> list[Judgement]:
     return [Judgement(claims[id], "not run", "desk") for id in ids]
 
 
+def make_section(name: str, *lines: Line) -> Section:
+    paper = {"gte": "GTE", "mrl": "MRL"}.get(name[:3], MAIN)
+    return Section(name, "desk", "", "", lines, View("", (), ()), False, {}, (), 0, paper)
+
+
 def test_claims_count_with_their_paper() -> None:
+    """Claims of companion papers have their own groups in a ledger and in the report."""
     groups = group_by_paper(make_judgements("M2.a", "T1.b", "own.a"))
     ids = {paper: [judgement.claim.id for judgement in members] for paper, members in groups.items()}
     assert ids == {"CDE": ["T1.b", "own.a"], "MRL": ["M2.a"]}
     assert find_paper("M2.a") == "MRL" and find_paper("a claim of nobody") == MAIN
     assert set(LEDGERS) == set(PAPERS)
-
-
-@pytest.mark.usefixtures("judged_once")
-def test_check_prints_one_ledger_per_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    app(["check", "table3", "mrl_figure2"], standalone_mode=False)
-    out = capsys.readouterr().out
-    main, companion = out.split("Matryoshka Representation Learning: claims at scale desk")
-    assert "T3.a" in main and "6 claims" in main and "M2.a" not in main
-    assert "M2.a" in companion and "6 claims" in companion and "T3.a" not in companion
-    app(["check", "mrl_figure2", "--json"], standalone_mode=False)
-    assert {row["paper"] for row in json.loads(capsys.readouterr().out)} == {"MRL"}
+    sections = [
+        make_section(name, Line(judged, name))
+        for name, judged in zip(("table3", "mrl_figure2"), make_judgements("T3.a", "M2.a"), strict=True)
+    ]
+    ledgers = ScaleReport(get_scale("desk"), tuple(sections)).ledgers
+    ids = {title: [line.judged.claim.id for line in lines] for title, lines in ledgers.items()}
+    assert ids == {PAPERS[MAIN]: ["T3.a"], PAPERS["MRL"]: ["M2.a"]}
 
 
 def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,26 +60,10 @@ def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys
     short = capsys.readouterr().out
     assert "T1.b" in short and "M2.a" not in short and short.count("1 claim: 1 not run") == 3
     app(["check", "all"], standalone_mode=False)
-    full = capsys.readouterr().out
-    assert "M2.a" in full and "G8.c" in full
-
-
-def make_section(name: str, paper: str, *lines: Line) -> Section:
-    view = View("", (), ())
-    return Section(name, "desk", "", "", lines, view, False, (), "", (), (), 0, paper)
-
-
-def test_report_has_one_ledger_per_paper() -> None:
-    """Claims of companion papers are not counted with the others."""
-    judged = make_judgements("T3.a", "M2.a")
-    sections = [
-        make_section(name, find_paper(judgement.claim.id), Line(judgement, name))
-        for name, judgement in zip(("table3", "mrl_figure2"), judged, strict=True)
-    ]
-    part = ScaleReport(get_scale("desk"), tuple(judged), None, tuple(sections))
-    assert part.counts.rows[0][1:] == ("1", "1")
-    ids = {title: [line.judged.claim.id for line in lines] for title, lines in part.ledgers.items()}
-    assert ids == {PAPERS[MAIN]: ["T3.a"], PAPERS["MRL"]: ["M2.a"]}
+    main, companion = capsys.readouterr().out.split(f"{PAPERS['MRL']}: claims")
+    assert "T1.b" in main and "M2.a" in companion and "T1.b" not in companion
+    app(["check", "all", "--json"], standalone_mode=False)
+    assert [row["paper"] for row in json.loads(capsys.readouterr().out)] == ["CDE", "MRL", "GTE"]
 
 
 def test_anchor_is_at_first_row() -> None:
@@ -108,15 +87,18 @@ def test_names_lead_to_artefacts() -> None:
         "context_by_width_icl": "Context by width (icl)",
         "recipes": "Recipes",
         "figure10": "Figure 10",
-        "table3_shares": "Table 3 (shares)",
     }
     assert {name: format_heading(name) for name in headings} == headings
-    assert find_artefact("M7.c", ("mrl_figure2", "mrl_figure7")) == "mrl_figure7"
-    assert find_artefact("GF4.a", ("gte_figure3c", "gte_figure4")) == "gte_figure4"
-    assert find_artefact("M3.a", ("mrl_figure2", "mrl_figure7")) == "mrl_figure2"
-    assert find_artefact("own.x", ("table1",)) == "table1"
-    for claim, artefact in {"F3.b": "figure3", "T3.a": "table3", "C.a": "figure2"}.items():
-        assert find_artefact(claim, ("figure2", "figure3", "table3")) == artefact
+    for claim, names, artefact in (
+        ("M7.c", ("mrl_figure2", "mrl_figure7"), "mrl_figure7"),
+        ("GF4.a", ("gte_figure3c", "gte_figure4"), "gte_figure4"),
+        ("M3.a", ("mrl_figure2", "mrl_figure7"), "mrl_figure2"),
+        ("own.x", ("table1",), "table1"),
+        ("F3.b", ("figure2", "figure3", "table3"), "figure3"),
+        ("T3.a", ("figure2", "figure3", "table3"), "table3"),
+        ("C.a", ("figure2", "figure3", "table3"), "figure2"),
+    ):
+        assert find_artefact(claim, names) == artefact
 
 
 def test_coverage_lists_each_claim_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,20 +118,8 @@ def test_coverage_lists_each_claim_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_companion_sections_come_last() -> None:
     """Tables come before figures, in order of their number, then unnumbered artefacts, then companion papers."""
     expected = ["table3_shares", "table3", "figure2", "figure10", "context_use", "gte_table11", "mrl_figure2"]
-    sections = [
-        make_section(name, {"gte": "GTE", "mrl": "MRL"}.get(name[:3], "CDE")) for name in sorted(expected, reverse=True)
-    ]
+    sections = map(make_section, sorted(expected, reverse=True))
     assert [section.name for section in sorted(sections, key=lambda section: section.order)] == expected
-
-
-def test_unknown_paper_is_refused() -> None:
-    with pytest.raises(ValueError, match="paper='BERT'"):
-        Experiment(number=99, title="", runs=lambda scale: (), artefacts=(), paper="BERT")
-
-
-ROWS = [{"row": "a", "seed": seed, "gain": gain, "paper": 1.5} for seed, gain in enumerate((1.0, 2.0, 4.5))]
-ROWS += [{"row": "b", "seed": seed, "gain": gain, "paper": None} for seed, gain in enumerate((-1.0, -1.1, -0.9))]
-ROWS += [{"row": "c", "seed": seed, "gain": -0.01, "paper": None} for seed in range(3)]
 
 
 def list_texts(svg: str) -> list[str]:
@@ -183,10 +153,16 @@ def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
 
 
 def test_picture_shows_mean_gains() -> None:
-    svg = gains_svg(ROWS, title="t", x_label="points")
-    assert svg == gains_svg(ROWS, title="t", x_label="points")
-    texts = {"a", "b", "c", "+2.5", "−1.0", "+0.0", "■ here", "◆ paper"}
-    assert texts <= set(list_texts(svg)) and "−0.0" not in list_texts(svg)
+    gains = {"a": (1.0, 2.0, 4.5), "b": (-1.0, -1.1, -0.9), "c": (-0.01,) * 3}
+    printed = {"a": 1.5}
+    rows = [
+        {"row": name, "seed": seed, "gain": gain, "paper": printed.get(name)}
+        for name, values in gains.items()
+        for seed, gain in enumerate(values)
+    ]
+    svg = gains_svg(rows, title="t", x_label="points")
+    assert svg == gains_svg(rows, title="t", x_label="points")
+    assert {"a: +2.5 (paper +1.5)", "b: −1.0", "c: +0.0"} <= set(list_texts(svg))
     assert set(list_texts(recolour(svg, "dark"))) == set(list_texts(svg))
 
 
@@ -194,184 +170,12 @@ def test_front_pictures_are_current() -> None:
     experiment, table = artefacts()["table1_unfiltered"]
     assert isinstance(table, Table)
     runs = experiment.runs("mini")
-    records = [record for record in read_records(get_published_records()) if record.run in runs]
-    _, rows = list_gain_rows(table, "NDCG@10", runs, records, (6, 7, 8))
+    _, rows = list_gain_rows(table, "NDCG@10", runs, load_records(runs, "published"), (6, 7, 8))
     means = pd.DataFrame(rows).groupby("row")["gain"].mean()
     assert {"contextual batches", "contextual architecture", "both"} <= set(means.index)
+    expected = [f"{name}: {gain:+.1f}".replace("-", "−") for name, gain in means.items()]
     pictures = make_front_pictures()
     assert {path.stem for path in pictures} == {"table1_unfiltered-light", "table1_unfiltered-dark"}
     for path in pictures:
-        expected = {*means.index, *(f"{gain:+.1f}".replace("-", "−") for gain in means)}
-        assert expected <= set(list_texts(path.read_text())), f"{path.name} is not current"
-
-
-SIZES = {"one": {"num_documents": 300, "num_queries": 60}, "two": {"num_documents": 100, "num_queries": 20}}
-
-
-def make_record(run: Run, level: float, loss: float | None = None, **provenance: Any) -> Record:
-    """Return a record whose queries score around a level."""
-    rng = np.random.default_rng(1)
-    scores = np.clip(level + 0.05 * rng.standard_normal(80), 0, 1).astype(np.float32)
-    datasets = [{"name": name, "family": "", "num_queries": size["num_queries"]} for name, size in SIZES.items()]
-    record = Record(
-        id=run_id(run),
-        run=run,
-        metrics={} if loss is None else {"train/loss": loss},
-        provenance={"suite": {"datasets": datasets}, **provenance},
-        path=Path("nowhere.json"),
-    )
-    vars(record)["arrays"] = {run.suite: scores}  # fills the cached property that reads the arrays
-    return record
-
-
-Summarise = Callable[..., list[str]]
-
-
-@pytest.fixture
-def summarise(monkeypatch: pytest.MonkeyPatch) -> Summarise:
-    """Return a function that summarises three systems, which score around these levels."""
-
-    def summarise(
-        ours: float, bm25: float, minilm: float, loss: float = 0.5, start: str = "words", **provenance: Any
-    ) -> list[str]:
-        run = base("smoke", num_steps=12, start=start)
-        records = [
-            make_record(run, ours, loss, **provenance),
-            make_record(replace(run, architecture="bm25"), bm25),
-            make_record(replace(run, architecture="surrogate", surrogate="minilm"), minilm),
-        ]
-        monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
-        return format_own_corpus_lines([run], SIZES)
-
-    return summarise
-
-
-def test_winner_comes_first(summarise: Summarise) -> None:
-    """The best system is named first. If BM25 and untrained MiniLM are both ahead, each has its line."""
-    lines = summarise(0.7, 0.5, 0.6)
-    assert lines[0].startswith("your biencoder wins over off-the-shelf MiniLM: +10.0 points")
-    assert "80 queries searched among 400 documents in 2 collections" in lines[1]
-    assert [line[2:23].strip() for line in lines[2:5]] == ["your biencoder", "off-the-shelf MiniLM", "BM25"]
-    lines = summarise(0.5, 0.7, 0.6)
-    assert lines[0].startswith("BM25 wins over your biencoder: +20.0")
-    assert lines[1].startswith("off-the-shelf MiniLM wins over your biencoder: +10.0")
-
-
-def test_length_of_minilm_is_named(summarise: Summarise) -> None:
-    """A run cuts texts for MiniLM as for its models, so that its score is not that of `evaluate --model minilm`."""
-    notes = [line for line in summarise(0.7, 0.5, 0.6) if "read the first" in line]
-    assert len(notes) == 1
-    assert notes[0].startswith("  off-the-shelf MiniLM read the first 16 tokens of each text")
-    assert "repro evaluate --model minilm --suite" in notes[0]
-
-
-def test_parts_count_once_in_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two forums are one dataset in the mean of a record, and so in the summary that names the winner."""
-    names = {"news": "", "forum-a": "forum", "forum-b": "forum"}
-    datasets = [{"name": name, "family": "", "num_queries": 10, "part_of": part} for name, part in names.items()]
-    runs = [base("smoke", num_steps=12), base("smoke", architecture="bm25")]
-    records = []
-    for run, level in zip(runs, ([0.9, 0.3, 0.3], [0.5, 0.6, 0.6]), strict=True):
-        record = replace(make_record(run, 0.5), provenance={"suite": {"datasets": datasets}})
-        vars(record)["arrays"] = {run.suite: np.repeat(np.float32(level), 10)}
-        records.append(record)
-    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
-    lines = format_own_corpus_lines(runs, SIZES)
-    assert lines[0].startswith("your biencoder wins over BM25: +5.0 points.")
-    assert [line.split()[-3] for line in lines[2:4]] == ["60.0", "55.0"], "equal scores have no interval"
-
-
-def test_context_blind_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that is scored under the null context only is compared, and its context is named."""
-    blind = {"architecture": "contextual", "sequence_dropout": 1.0, "test_contexts": "null"}
-    runs = [base("smoke", num_steps=12, **blind), base("smoke", num_steps=12), base("smoke", architecture="bm25")]
-    records = [make_record(run, level) for run, level in zip(runs, (0.7, 0.6, 0.5), strict=True)]
-    arrays = vars(records[0])["arrays"]
-    arrays[f"{runs[0].suite}+null"] = arrays.pop(runs[0].suite)
-    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
-    lines = format_own_corpus_lines(runs, SIZES)
-    assert lines[0].startswith("your contextual, null context wins over BM25: +20.0 points")
-    assert [line[2:32].strip() for line in lines[2:5]] == ["your contextual, null context", "your biencoder", "BM25"]
-
-
-def test_single_queries_decide_no_winner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two collections of one query each have no interval, and the difference is not clear."""
-    datasets = [{"name": name, "family": "", "num_queries": 1} for name in ("news", "forum")]
-    runs = [base("smoke", num_steps=12), base("smoke", architecture="bm25")]
-    records = []
-    for run, level in zip(runs, (0.9, 0.5), strict=True):
-        record = replace(make_record(run, 0.5), provenance={"suite": {"datasets": datasets}})
-        vars(record)["arrays"] = {run.suite: np.full(2, level, np.float32)}
-        records.append(record)
-    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
-    lines = format_own_corpus_lines(runs, SIZES)
-    assert lines[0].startswith("your biencoder wins over BM25: +40.0 points. The difference is not clear")
-    assert lines[2].split()[2:4] == ["90.0", "–"]
-
-
-def test_interval_is_that_of_queries(summarise: Summarise) -> None:
-    """The interval of a system is about two standard errors wide on either side of its mean."""
-    cells = summarise(0.5, 0.3, 0.2)[2].split()
-    mean, low, high = (float(cells[place]) for place in (2, 3, 5))
-    assert low < mean < high
-    standard_error = 100 * 0.05 * np.sqrt(1 / 60 + 1 / 20) / 2
-    assert high - low == pytest.approx(2 * 1.96 * standard_error, rel=0.35)
-
-
-def test_commands_follow_the_winner(summarise: Summarise) -> None:
-    """A trained model is exported. If BM25 or MiniLM wins, no trained model is recommended."""
-    *_, advice, _, deploy = summarise(0.7, 0.5, 0.6)
-    assert advice.startswith("Deploy your biencoder") and "clearly above all others" in advice and "export" in deploy
-    for bm25, minilm, model in ((0.7, 0.6, "bm25"), (0.6, 0.7, "minilm")):
-        lines = summarise(0.5, bm25, minilm)
-        assert "repro export" not in "".join(lines) and f"--model {model}" in lines[-2]
-    assert "not clearly above off-the-shelf MiniLM" in summarise(0.6, 0.5, 0.6)[-3]
-
-
-def test_chart_has_a_common_axis(summarise: Summarise) -> None:
-    """Marks and ends are at the means and bounds of the intervals: 40 columns from the lowest end to the highest one."""
-    rows = [line for line in summarise(0.7, 0.5, 0.6) if "●" in line]
-    numbers = np.array([[float(cell) for cell in (row.split()[-5], row.split()[-4], row.split()[-2])] for row in rows])
-    start, end = numbers[:, 1].min(), numbers[:, 2].max()
-    origin = min(row.index("├") for row in rows)
-    for row, values in zip(rows, numbers, strict=True):
-        columns = [row.index(mark) - origin for mark in "●├┤"]
-        np.testing.assert_allclose(columns, 39 * (values - start) / (end - start), atol=1)
-
-
-def test_whitened_vectors_are_a_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record of MiniLM also has the scores of its whitened vectors. If they win, `adapt` makes the model."""
-    runs = [base("smoke", num_steps=12), base("smoke", architecture="surrogate", surrogate="minilm")]
-    records = [make_record(run, level) for run, level in zip(runs, (0.5, 0.4), strict=True)]
-    vars(records[1])["arrays"][f"{runs[1].suite}+whitened"] = vars(records[0])["arrays"][runs[0].suite] + 0.2
-    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
-    lines = format_own_corpus_lines(runs, SIZES)
-    assert lines[0].startswith("off-the-shelf MiniLM, whitened wins over your biencoder: +20.0")
-    assert sum("off-the-shelf MiniLM" in line and "●" in line for line in lines) == 2 and "repro adapt" in lines[-1]
-
-
-def test_language_of_bm25_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Next to its score, with the number of queries without a hit."""
-    runs = [base("smoke", num_steps=12), base("smoke", architecture="bm25")]
-    records = [make_record(run, 0.5) for run in runs]
-    records[1].provenance["suite"]["bm25"] = {
-        "stemmer": "german (Snowball)",
-        "note": "BM25 finds no document for 3 queries",
-    }
-    monkeypatch.setattr(own_corpus, "find_records", lambda runs: records)
-    lines = format_own_corpus_lines(runs, SIZES)
-    assert any(line.startswith("  BM25 (german)") for line in lines) and any("3 queries" in line for line in lines)
-
-
-def test_hints_follow_loss(summarise: Summarise) -> None:
-    """More steps are suggested only while the loss can still fall. There is no hint if the model wins."""
-    assert "num_steps" in "".join(summarise(0.5, 0.7, 0.6, loss=1.2))
-    learned = "".join(summarise(0.5, 0.7, 0.6, loss=0.0))
-    assert "num_steps" not in learned and "more pairs" in learned
-    training = {"kept_weights": {"step": 6}, "num_steps": 10}
-    overfitted = "".join(summarise(0.5, 0.7, 0.6, loss=1.2, training=training))
-    assert "num_steps" not in overfitted and "step 6" in overfitted
-    assert "hint" not in "".join(summarise(0.7, 0.5, 0.6, loss=1.2))
-    assert "--scale mini" in learned, "a pretrained start needs another learning rate too"
-    pretrained = "".join(summarise(0.5, 0.6, 0.7, start="minilm"))
-    assert "search with off-the-shelf MiniLM until" in pretrained, "the best reference is recommended"
+        texts = list_texts(path.read_text())
+        assert all(any(text.startswith(start) for text in texts) for start in expected), f"{path.name} is not current"

@@ -8,22 +8,18 @@ import subprocess
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from repro.cli.main import app
-from repro.model.progress import make_encoding_reporter
 from repro.records.store import Record, write_record
 from repro.report import artefacts as artefacts_of
 from repro.report import markdown_pages
 from repro.report.figure_data import make_figure_view
 from repro.report.formats import as_csv, as_markdown, render, render_line
 from repro.report.latex import as_latex
-from repro.report.markdown_pages import HEADLINE_SCALES, make_headlines_view, replace_block
-from repro.report.names import format_title
+from repro.report.markdown_pages import HEADLINE_SCALES, SUMMARY, make_headlines_view, replace_block
 from repro.report.scores import make_scores_view
 from repro.report.tables import (
     format_cell,
@@ -35,10 +31,10 @@ from repro.report.tables import (
     sort_judgements,
 )
 from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
-from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick, term
+from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick
 from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
-from repro.spec.registry import artefacts, experiments, load_headlines
+from repro.spec.registry import experiments, find_experiment, load_headlines
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import get_local_records
 from repro.text import format_number, format_seconds
@@ -67,22 +63,15 @@ def write_score_record(folder: Path, run: Run, score: float) -> Record:
     return write_metrics(folder, run, **{"desk/mean/ndcg_at_10": score, "desk+wrong/mean/ndcg_at_10": score / 2})
 
 
-def test_missing_number_is_a_dash() -> None:
-    assert (format_number(1.25, 1), format_number(None)) == ("1.2", "–")
-    assert format_number(-0.04, 1) == "0.0", "zero has no minus"
+def test_numbers_are_formatted_for_readers() -> None:
+    """A missing number is a dash, zero has no minus, and thousands are grouped except in CSV."""
+    assert (format_number(1.25, 1), format_number(None), format_number(-0.04, 1)) == ("1.2", "–", "0.0")
     assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
-
-
-def test_durations_use_readable_units() -> None:
-    formatted = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
-    assert formatted == ["", "3 s", "10 min", "10.0 h", "76 years"]
-
-
-def test_thousands_are_grouped_for_readers() -> None:
     assert (format_number(1234567, 0), format_number(-12345.6)) == ("1\u202f234\u202f567", "−12\u202f345.6")
     view = View("t", ("", "pairs"), (("all", format_number(-1234567, 0)),))
-    assert as_csv(view).splitlines()[1] == "all,-1234567"
-    assert r"$-$1\,234\,567" in as_latex(view)
+    assert as_csv(view).splitlines()[1] == "all,-1234567" and r"$-$1\,234\,567" in as_latex(view)
+    durations = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
+    assert durations == ["", "3 s", "10 min", "10.0 h", "76 years"]
 
 
 def test_table_shows_paper_published_yours(tmp_path: Path) -> None:
@@ -97,15 +86,20 @@ def test_table_shows_paper_published_yours(tmp_path: Path) -> None:
         ("· wrong", "published", "3/3", "", "25.5 ± 0.5"),
     ), "a reader's command did not run the other rows"
     assert view.notes == (SPREAD_NOTE,) and make_table_view(TABLE, RUNS, [], yours).notes == ()
+    printed = make_table_view(TABLE, RUNS, [], [])
+    assert [row[1] for row in printed.rows] == ["paper"] and printed.notes == (
+        format_no_records_note("tableX", "desk"),
+    )
 
 
 def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
     """If a row's runs differ only in their seeds, it shows the available ones. Any other row is complete or a dash."""
     published = [write_score_record(tmp_path, run, 0.5) for run in RUNS if (run.sampler, run.seed) != ("random", 1)]
-    yours = [write_score_record(tmp_path / "mine", run, 0.25) for run in RUNS[:2]]
-    rows = make_table_view(TABLE, RUNS, published, yours).rows
-    assert rows[1:3] == (("", "published", "2/3", "128", "50.0 ± 0.0"), ("", "yours", "2/3", "128", "25.0 ± 0.0"))
-    assert rows[3] == ("domain", "published", "3/3", "128", "50.0 ± 0.0")
+    rows = make_table_view(TABLE, RUNS, published, []).rows
+    assert rows[1:3] == (
+        ("", "published", "2/3", "128", "50.0 ± 0.0"),
+        ("domain", "published", "3/3", "128", "50.0 ± 0.0"),
+    )
     table = replace(TABLE, rows=(Row(label="any sampler", runs=pick()),))
     assert make_table_view(table, RUNS, published, []).rows == (("any sampler", "published", "5/6", "–", "–"),)
 
@@ -113,25 +107,15 @@ def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
 def test_minutes_exclude_gpus(tmp_path: Path) -> None:
     """Minutes are processor time, also of two threads. Other programs do not count. A row without a CPU has a dash."""
     table = replace(TABLE, columns=(TABLE.columns[0], Column(label="minutes", value=MINUTES)))
-    training = {"seconds": 900.0, "cpu_seconds": 1200.0}
     machines = {0: ("x86_64", 2), 1: ("NVIDIA H200", 1), 2: ("NVIDIA H200", 1)}
     records = []
     for run in RUNS:
         device, num_threads = ("NVIDIA H200", 1) if run.sampler == "domain" else machines[run.seed]
         machine = {"device": device, "num_threads": num_threads}
-        provenance = {"training": training, "machine": machine}
+        provenance = {"training": {"seconds": 900.0, "cpu_seconds": 1200.0}, "machine": machine}
         records.append(write_record(tmp_path, run, metrics={}, arrays={}, provenance=provenance))
     rows = make_table_view(table, RUNS, records, []).rows
     assert [row[4] for row in rows if row[1] == "published"][:2] == ["20.0", "–"]
-
-
-def test_outdated_rows_are_skipped(tmp_path: Path) -> None:
-    newer = replace(TABLE, columns=(Column(label="moved", value="moved/mean"),))
-    published = [write_score_record(tmp_path, run, 0.5) for run in RUNS]
-    yours = [write_metrics(tmp_path / "mine", RUNS[0], **{"moved/mean": 2.0})]
-    view = make_table_view(newer, RUNS, published, yours)
-    assert view.rows == (("random", "paper", "", "–"), ("", "yours", "1/3", "2.0"))
-    assert len(view.notes) == 1 and view.notes[0].startswith("3 rows have records older than these measures")
 
 
 def test_cell_is_mean_of_complete_metrics(tmp_path: Path) -> None:
@@ -156,34 +140,19 @@ def test_exhibit_shows_record_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "md", "latex"])
-def test_empty_column_is_hidden(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_columns_and_tables_are_hidden(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = (("a", "", "0/3", "–", ""), ("b", "", "1/3", "–", "–"))
-    view = View("sparse", ("", "", "seeds", "score", "time"), rows)
-    render(view, format)
+    render(View("sparse", ("", "", "seeds", "score", "time"), rows), format)
     text = capsys.readouterr().out
     assert "–" not in text and "0/3" in text
     assert (r"\begin{tabular}{lr}" if format == "latex" else "Columns without a value are omitted: score, time") in text
-    assert view.shown.header == ("", "seeds") and view.shown.shown == view.shown
-
-
-@pytest.mark.parametrize("format", ["text", "md", "latex"])
-def test_empty_table_has_no_header(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     labels = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
     figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **labels)
-    unprinted = replace(TABLE, rows=TABLE.rows[1:])
-    for view in (make_figure_view(figure, RUNS, [], []), make_table_view(unprinted, RUNS, [], [])):
-        assert view.rows == ()
-        render(view, format)
-        text = capsys.readouterr().out
-        assert view.header[-1] not in text.replace(view.title, "") and "tabular" not in text and "---" not in text
-        assert "No record has a row of it yet" in text
+    render(make_figure_view(figure, RUNS, [], []), format)
+    text = capsys.readouterr().out
+    assert "last loss" not in text and "tabular" not in text and "---" not in text
     render(View("empty", ("a", "b"), ()), format)
     assert NO_ROWS in capsys.readouterr().out
-
-
-def test_printed_numbers_need_a_note() -> None:
-    view = make_table_view(TABLE, RUNS, [], [])
-    assert [row[1] for row in view.rows] == ["paper"] and view.notes == (format_no_records_note("tableX", "desk"),)
 
 
 NASTY = r"a|b & 50 % _x_ {y} #1 $2 ~ ^ \cmd < > ± – → <script>"
@@ -205,47 +174,63 @@ def test_csv_has_unrounded_numbers() -> None:
     assert frame.loc[0, "name"] == "007" and frame.loc[0, "one"] == 2.0 and frame.loc[1, ["score", "one"]].isna().all()
 
 
-def test_latex_has_every_cell() -> None:
+def test_latex_escapes_every_cell() -> None:
     view = View(
         "a title\nof two lines", ("a|b", "c&d", "e"), (("x|y", NASTY, "1"), ("2\n3", "–", "4" * 50)), align="llr"
     )
     lines = as_latex(view).splitlines()
-    assert lines[0] == "% a title of two lines"
-    assert lines[1] == r"\begin{tabular}{lp{0.35\linewidth}p{0.35\linewidth}}"
-    assert lines[-1] == r"\end{tabular}"
+    assert lines[:2] == ["% a title of two lines", r"\begin{tabular}{lp{0.35\linewidth}p{0.35\linewidth}}"]
     body = [line for line in lines[2:-1] if line != r"\hline"]
     assert len(body) == 3 and all(line.endswith(r" \\") for line in body)
     for line in body:
         bare = re.sub(r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar)\{\}", "", line)
         bare = re.sub(r"\$\\(pm|to|cdot)\$", "", bare)
-        assert len(re.findall(r"(?<!\\)&", bare)) == 2
-        assert not re.search(r"(?<!\\)[%$#_{}~^<>|]", bare), bare
+        assert len(re.findall(r"(?<!\\)&", bare)) == 2 and not re.search(r"(?<!\\)[%$#_{}~^<>|]", bare), bare
+    numbers = View("t", ("claim", "effect"), (("F1-b of 2026-11-22", "[-2.0, -0.5]"),), (SPREAD_NOTE,))
+    assert r"F1-b of 2026-11-22 & [$-$2.0, $-$0.5] \\" in as_latex(numbers)
+    assert as_latex(numbers).splitlines()[-1].startswith(r"% $\pm$: standard deviation")
 
 
-def test_data_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    render(View("[bold]t[/bold]", ("a",), (("[/oops] :smile: [red]x",),)))
-    text = capsys.readouterr().out
-    assert "[/oops] :smile: [red]x" in text and "[bold]t[/bold]" in text
+DOCUMENT = "\\documentclass{article}\\usepackage{graphicx}\\begin{document}\n%s\\end{document}\n"
 
 
-def make_unmeasured(verdict: str) -> Judgement:
-    claim = Claim.order(
-        f"X.{verdict}", "one beats two", pairs=[(term("a"), term("b"))], source="here", because="a test"
-    )
-    return Judgement(claim, verdict, "desk")
+def test_latex_is_ascii_and_compiles(tmp_path: Path) -> None:
+    """A wide table is scaled to the page. pdflatex finds no error and no line that is wider than the page."""
+    views = list(artefacts_of.make_artefact_views(find_experiment("table1"), "desk").values())
+    views += artefacts_of.make_artefact_views(find_experiment("table3"), "desk").values()
+    text = "\n\n\\noindent\n".join(["", *map(as_latex, views)])
+    assert text.isascii() and text.count(r"\begin{tabular}") >= 4 and r"\resizebox" in text
+    if shutil.which("pdflatex"):
+        (tmp_path / "tables.tex").write_text(DOCUMENT % text)
+        command = ("pdflatex", "-interaction=nonstopmode", "tables.tex")
+        output = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).stdout.decode(errors="replace")
+        assert re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", output, re.MULTILINE) == []
+
+
+def test_ledger_summary_is_a_comment() -> None:
+    lines = run_command("check", "T1.a", "--scale", "smoke", "--format", "latex").splitlines()
+    assert all(line.startswith("%") for line in lines if line) and any("1 other scale" in line for line in lines)
+
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
+POINTS, NATS = Unit("points", 100.0, 2), Unit("nats", 1.0, 2)
+
+
+def make_judgement(id: str, verdict: str, effect: float | None = None, unit: Unit = POINTS) -> Judgement:
+    """Return a judgement whose interval is the effect ± 0.001."""
+    if effect is None:
+        return Judgement(CLAIMS[id], verdict, "desk")
+    return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
 
 
 def test_ledger_starts_with_differences() -> None:
-    ordered = sort_judgements(map(make_unmeasured, ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")))
+    words = ("not run", "HOLDS", "other scale", "OPEN", "DIFFERS", "HOLDS")
+    ordered = sort_judgements(make_judgement("T1.b", word) for word in words)
     verdicts = [judgement.verdict for judgement in ordered]
     assert verdicts == ["DIFFERS", "OPEN", "HOLDS", "HOLDS", "not run", "other scale"]
     assert format_summary_line(ordered) == "6 claims: 1 DIFFERS, 1 OPEN, 2 HOLDS, 1 not run, 1 other scale"
-
-
-def test_effects_carry_their_sign() -> None:
-    tiny = replace(make_unmeasured("OPEN"), comparisons=(Comparison(-1e-5, -0.012, 0.5),), unit=Unit("points", 100.0))
-    (row,) = make_claims_view([tiny]).rows
-    assert row[2:4] == ("+0.00", "(−1.20 to +50.00)")
+    tiny = make_judgement("T1.b", "OPEN", -1e-5)
+    assert make_claims_view([tiny]).rows[0][2:4] == ("+0.00", "(−0.10 to +0.10)")
 
 
 def test_block_is_replaced_between_markers(tmp_path: Path) -> None:
@@ -260,13 +245,14 @@ def test_block_is_replaced_between_markers(tmp_path: Path) -> None:
 def test_terminal_breaks_no_number(
     columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Words are folded to COLUMNS. A table that is wider than the terminal sticks out."""
+    """Words are folded to COLUMNS. A table that is wider than the terminal sticks out. Markup in data is text."""
     monkeypatch.setenv("COLUMNS", columns)
     scores = {f"row {row}": tuple(f"{row}{n}.5 ± 0.{n}" for n in range(10, 14)) for row in range(3)}
     header = ("", "origin", *(f"column {n} of many" for n in range(4)), "statement")
     rows = tuple((name, "published", *cells, "word " * 20) for name, cells in scores.items())
-    render(View("a title", header, rows, align="llrrrrl"))
-    lines = capsys.readouterr().out.splitlines()
+    render(View("[bold]title[/bold]", header, rows, align="llrrrrl"))
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == "[bold]title[/bold]"
     for name, cells in scores.items():
         (line,) = (line for line in lines if line.split("published")[0].strip() == name)
         assert all(cell in line for cell in cells)
@@ -284,39 +270,24 @@ def test_pipe_is_wide_without_columns(monkeypatch: pytest.MonkeyPatch, capsys: p
         assert max(map(len, lines)) <= width
 
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
-POINTS, NATS = Unit("points", 100.0, 2), Unit("nats", 1.0, 2)
-
-
-def make_judgement(id: str, verdict: str, effect: float | None = None, unit: Unit = POINTS) -> Judgement:
-    """Return a judgement whose interval is the effect ± 0.001."""
-    if effect is None:
-        return Judgement(CLAIMS[id], verdict, "desk")
-    return Judgement(CLAIMS[id], verdict, "desk", (Comparison(effect, effect - 0.001, effect + 0.001),), unit)
-
-
-UNDECIDED = [make_judgement(claim, "other scale") for headline in load_headlines() for claim in headline["claims"]]
-
-
-def test_sentences_have_numbers_per_scale() -> None:
-    """Units other than points are named. Three comparisons are shown by their smallest and largest effect."""
-    effects = tuple(Comparison(effect, effect - 0.001, effect + 0.001) for effect in (0.13, 0.14, 0.12))
-    at_desk = {
-        "T1.b": make_judgement("T1.b", "HOLDS", 0.0146),
-        "E.a": make_judgement("E.a", "HOLDS", 0.34, NATS),
-        "F4.a": make_judgement("F4.a", "not run"),
-        "P.f": Judgement(CLAIMS["P.f"], "HOLDS", "desk", effects, POINTS),
-    }
-    others = [judgement for judgement in UNDECIDED if judgement.claim.id not in at_desk]
-    view = make_headlines_view({"desk": [*at_desk.values(), *others], "lab": UNDECIDED})
-    rows = {row[1]: row[2:] for row in view.rows}
-    assert view.header == ("", "claim", "paper", "at desk", "at lab")
-    assert list(rows) == [", ".join(headline["claims"]) for headline in load_headlines()]
-    assert rows["T1.b, P.b"] == ("+1.8", "HOLDS: +1.46 (+1.36 to +1.56)", "–")
-    assert rows["E.a"][1] == "HOLDS: +0.34 (+0.34 to +0.34) nats" and rows["F4.a"][1] == "–"
-    assert rows["P.f"][1] == "HOLDS: +12.00 to +14.00 in 3 comparisons"
-    (ledger,) = make_claims_view([at_desk["T1.b"]]).rows
-    assert ledger[2] in rows["T1.b, P.b"][1], "the ledger has the same number"
+def test_headlines_have_effects_per_scale() -> None:
+    """Each scale has the effect of its first judged claim. Several comparisons are shown by their range."""
+    effects = tuple(Comparison(effect, effect - 0.001, effect + 0.001) for effect in (0.0013, 0.0014, 0.0012))
+    at_desk = [
+        make_judgement("T1.b", "HOLDS", 0.0146),
+        make_judgement("WH.a", "HOLDS", 0.34, NATS),
+        make_judgement("P.b", "HOLDS", 0.5),
+        Judgement(CLAIMS["T1.d"], "HOLDS", "desk", effects, POINTS),
+    ]
+    at_lab = [make_judgement("T1.b", "other scale")]
+    view = make_headlines_view({"desk": at_desk, "lab": at_lab}, "CLAIMS.md")
+    assert view.header == ("", "paper", "desk", "lab")
+    by_claim = dict(zip([headline["claims"][0] for headline in load_headlines()], view.rows, strict=True))
+    assert by_claim["T1.b"][1:] == ("+1.8", "[+1.46](CLAIMS.md#T1.b) (+1.36 to +1.56)", "–")
+    assert by_claim["WH.a"][2] == "[+0.34](CLAIMS.md#WH.a) (+0.34 to +0.34) nats"
+    assert by_claim["T1.d"][2] == "[+0.12 to +0.14](CLAIMS.md#T1.d)" and by_claim["T1.c"][2] == "–"
+    (ledger,) = make_claims_view(at_desk[:1]).rows
+    assert ledger[2] in by_claim["T1.b"][2], "the ledger has the same number"
 
 
 @pytest.mark.usefixtures("judged_once")
@@ -325,35 +296,21 @@ def test_each_headline_is_judged_somewhere() -> None:
     known = {judgement.claim.id for verdicts in judged.values() for judgement in verdicts}
     assert {claim for headline in load_headlines() for claim in headline["claims"]} <= known
     rows = make_headlines_view(judged).rows
-    assert all(set(row[3:]) != {"–"} for row in rows) and all("-" not in "".join(row[2:]) for row in rows)
+    assert all(set(row[2:]) != {"–"} for row in rows) and all("-" not in "".join(row[1:]) for row in rows)
+    section = as_markdown(make_headlines_view(judged)) + SUMMARY.read_text()
+    assert len(re.sub(r"\||---", " ", section).split()) <= 300, "In short has at most 300 words"
 
 
 @pytest.mark.usefixtures("judged_once")
 def test_brief_ledger_has_all_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    verdicts = sort_judgements(
-        chain.from_iterable(artefacts_of.judgements(experiment, "desk") for experiment in experiments())
-    )
-    view = make_claims_view(verdicts, is_brief=True)
+    verdicts = chain.from_iterable(artefacts_of.judgements(experiment, "desk") for experiment in experiments())
+    view = make_claims_view(list(verdicts), is_brief=True)
     render(view)
     lines = capsys.readouterr().out.splitlines()
     for row in view.rows:
         (line,) = (line for line in lines if line.split()[:1] == [row[0]])
         assert re.findall(r"[+−]\d+\.\d+", line) == re.findall(r"[+−]\d+\.\d+", row[2]) != []
-
-
-def test_artefact_list_can_be_searched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    app(["list"], standalone_mode=False)
-    lines = capsys.readouterr().out.splitlines()
-    for name, (experiment, artefact) in artefacts().items():
-        assert any(line.startswith(f"{name} ") and format_title(experiment, artefact) in line for line in lines), name
-
-
-def test_narrow_title_uses_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    title = "figure12 at scale desk: a sentence that is much longer than the two columns of the table below it"
-    render(View(title, ("", "n"), (("a", "1"),)))
-    assert capsys.readouterr().out.splitlines()[0] == title
 
 
 def write_score(run: Run, score: float) -> None:
@@ -365,9 +322,9 @@ def test_grid_shows_mean_per_setting() -> None:
     runs = grid(base("desk", batch_size=64), learning_rate=(0.001, 0.002), seed=(7, 8))
     for run, score in zip(runs, (0.5, 0.25, 0.75, 0.75), strict=True):
         write_score(run, score)
-    bm25 = base("desk", architecture="bm25", num_pairs=None)
+    bm25, missing = base("desk", architecture="bm25", num_pairs=None), base("desk", batch_size=64, seed=9)
     write_score(bm25, 0.125)
-    view = make_scores_view([*runs, bm25])
+    view = make_scores_view([*runs, bm25, missing])
     assert view.header[:5] == ("run", "model", "seed", "learning_rate", "mean")
     assert [row[1:5] for row in view.rows] == [
         ("biencoder", "7", "0.001", "50.0"),
@@ -385,88 +342,21 @@ def test_grid_shows_mean_per_setting() -> None:
     assert [float(row[4]) for row in rows] == [50, 25, 75, 75, 12.5]
 
 
-def test_single_run_is_its_architecture() -> None:
-    recorded, missing = grid(base("desk", batch_size=77), seed=(0, 1))
-    write_score(recorded, 0.5)
-    view = make_scores_view([recorded, missing])
-    assert [row[1] for row in view.rows] == ["biencoder"] and not view.notes
-
-
-def test_context_blind_run_has_its_name() -> None:
-    """A run that is only scored under the null context has its own line."""
+def test_variants_have_their_rows() -> None:
+    """A run scored under the null context only has its own line. Runs without NDCG@10 have a note instead."""
     blind = base("desk", architecture="contextual", sequence_dropout=1.0, test_contexts="null")
-    runs = grid(blind, learning_rate=(0.001, 0.002))
-    for run, score in zip(runs, (0.5, 0.25), strict=True):
-        metrics = {f"desk+null/{name}/ndcg_at_10": score for name in ("a", "mean")}
-        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
-    name = "contextual, null context"
-    assert [row[:2] for row in make_scores_view(runs).rows] == [(run_id(run), name) for run in runs]
-
-
-def test_runs_without_scores_are_counted() -> None:
-    """A run without NDCG@10 has no row but a note. A variant that is no context is not called one."""
     batches, cascade, widths = (base("desk", measure=measure) for measure in ("batches", "cascade", "widths"))
     score = {"desk/mean/ndcg_at_10": 0.5, "desk+width8/mean/ndcg_at_10": 0.25, "desk+width8/mean/mflops": 3.0}
-    for run, metrics in ((batches, {"purity": 0.5}), (cascade, {"desk+width8/mean/accuracy": 0.5}), (widths, score)):
-        write_record(get_local_records(), run, metrics=metrics, arrays={}, provenance={"suite": {"datasets": []}})
-    view = make_scores_view([batches, cascade, widths])
-    assert [(row[1], row[-1]) for row in view.rows] == [("biencoder", "50.0"), ("· width8", "25.0")]
+    metrics = {
+        blind: {f"desk+null/{name}/ndcg_at_10": 0.5 for name in ("a", "mean")},
+        batches: {"purity": 0.5},
+        cascade: {"desk+width8/mean/accuracy": 0.5},
+        widths: score,
+    }
+    for run, values in metrics.items():
+        write_record(get_local_records(), run, metrics=values, arrays={}, provenance={"suite": {"datasets": []}})
+    view = make_scores_view(list(metrics))
+    rows = [(row[1], row[-1]) for row in view.rows]
+    assert rows == [("contextual, null context", "50.0"), ("biencoder", "50.0"), ("· width8", "25.0")]
     [note] = view.notes
     assert note.startswith("2 runs") and "batches, cascade" in note
-
-
-def test_encoding_progress_counts_all_calls() -> None:
-    """The line after ten seconds adds up all calls: 100, 30 and 20 texts."""
-    clock, lines = Mock(return_value=0.0), list[str]()
-    report = make_encoding_reporter(lines.append, clock=clock)
-    for num_done, num_texts in ((64, 100), (100, 100), (30, 30)):
-        report(num_done, num_texts)
-    clock.return_value = 10.0
-    report(20, 50)
-    (line,) = lines
-    assert "150 texts" in line and "10 s" in line
-
-
-DOCUMENT = "\\documentclass{article}\\usepackage{graphicx}\\begin{document}\n%s\\end{document}\n"
-
-
-def find_problems(text: str, folder: Path) -> list[str]:
-    """Return the errors of pdflatex and the lines that are wider than the page."""
-    (folder / "tables.tex").write_text(DOCUMENT % text)
-    command = ("pdflatex", "-interaction=nonstopmode", "tables.tex")
-    output = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False).stdout
-    return re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", output, re.MULTILINE)
-
-
-def test_latex_is_ascii_and_compiles(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    app(["show", "all", "--format", "latex"], standalone_mode=False)
-    text = capsys.readouterr().out
-    num_artefacts = sum(bool(experiment.runs("desk")) for experiment, _ in artefacts().values())
-    assert text.count(r"\begin{tabular}") >= num_artefacts
-    assert text.isascii()
-    if shutil.which("pdflatex"):
-        body = "\\noindent\n" + text.replace("\n\n", "\n\n\\noindent\n")
-        assert find_problems(body, tmp_path) == []
-
-
-def test_negative_numbers_get_a_minus() -> None:
-    view = View("t", ("claim", "effect", "interval"), (("F1-b of 2026-11-22", "-1.25", "[-2.0, -0.5]"),))
-    assert r"F1-b of 2026-11-22 & $-$1.25 & [$-$2.0, $-$0.5] \\" in as_latex(view)
-
-
-def test_notes_become_comments() -> None:
-    lines = as_latex(View("t", ("a", "b"), (("x", "1 ± 2"),), (SPREAD_NOTE,))).splitlines()
-    assert lines[-2:] == [r"\end{tabular}", r"% $\pm$: standard deviation over the runs that ``seeds'' counts"]
-
-
-def test_ledger_summary_is_a_comment() -> None:
-    lines = run_command("check", "T1.a", "--scale", "smoke", "--format", "latex").splitlines()
-    assert all(line.startswith("%") for line in lines if line) and any("1 other scale" in line for line in lines)
-
-
-def test_wide_table_is_scaled() -> None:
-    wide = View("t", tuple(f"column {number}" for number in range(9)), (("1.0 ± 0.1",) * 9,))
-    text = as_latex(wide)
-    assert "\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}" in text and "\\end{tabular}}\n" in text
-    assert "% needs \\usepackage{graphicx}" in text
-    assert "graphicx" not in as_latex(View("t", ("a", "b"), (("x", "1"),)))
