@@ -49,9 +49,9 @@ from repro.model.linear import has_onednn
 from repro.model.start import build_model
 from repro.model.texts import Texts, make_texts
 from repro.spec import Run
-from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
+from repro.train.performance import ChunkSizes
 from repro.train.setup import make_model_config
 
 TEMPERATURE = 0.02

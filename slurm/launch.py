@@ -36,7 +36,7 @@ MAX_REQUEUES_LIMIT = 10**6
 """Requeue limit given to submitit. The job counts its own interruptions, because only it knows about its progress."""
 HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE")
 PASSED_VARIABLES = (
-    *("REPRO_DEAD_AFTER_SECONDS", "REPRO_SWITCHES", "REPRO_CHUNKS"),
+    *("REPRO_DEAD_AFTER_SECONDS", "REPRO_SWITCHES", "REPRO_CHUNKS", "REPRO_TENSORBOARD"),
     *(*HUB_FOLDERS, "HF_HUB_OFFLINE"),
 )
 """Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""

@@ -23,7 +23,7 @@ from repro.storage.files import json_object, write_json
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
-from repro.train.sharing import explain_indivisible
+from repro.train.performance import explain_indivisible
 from slurm.job import CAREFUL_SCALES, Job
 from slurm.profiles import Profile, count_shards
 from slurm.states import WorkItem, get_run_item, get_stage_item

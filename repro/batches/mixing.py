@@ -15,6 +15,7 @@ Shapes: N pairs, S sources, B pairs per batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -67,11 +68,9 @@ class MixedSampler:
             )
             for code, rows in zip(codes, self._rows, strict=True)
         ]
-        # No block is drawn yet.
-        self._block = -1
-        self._draws = np.empty(0, np.int64)
-        # the number of draws of each source in all earlier blocks
-        self._earlier_draws_S = np.zeros(len(codes), np.int64)
+        self._draw_block = lru_cache(maxsize=2)(self._draw_sources)
+        # the number of draws of each source before each block, for all blocks so far
+        self._earlier_draws_BS = [np.zeros(len(codes), np.int64)]
 
     def __len__(self) -> int:
         """Return the number of batches that all pairs make. It replaces the epoch length, although sources repeat at
@@ -98,24 +97,17 @@ class MixedSampler:
     def _draw(self, step: int) -> tuple[int, int]:
         """Return the source of a step and the number of earlier batches of that source."""
         block, offset = divmod(step, DRAWS_PER_BLOCK)
-        self._load_block(block)
-        source = int(self._draws[offset])
-        # The number of earlier batches is a count over complete blocks plus the beginning of this one.
-        return source, int(self._earlier_draws_S[source] + np.count_nonzero(self._draws[:offset] == source))
+        for earlier in range(len(self._earlier_draws_BS) - 1, block):
+            counts_S = np.bincount(self._draw_block(earlier), minlength=len(self._rows))
+            self._earlier_draws_BS.append(self._earlier_draws_BS[-1] + counts_S)
+        draws = self._draw_block(block)
+        source = int(draws[offset])
+        return source, int(self._earlier_draws_BS[block][source] + np.count_nonzero(draws[:offset] == source))
 
-    def _load_block(self, block: int) -> None:
-        """Draw the sources of a block and count those of all earlier blocks."""
-        # Counts are cumulative, so an earlier block starts again from the first one.
-        if block < self._block:
-            self._block = -1
-            self._draws = np.empty(0, np.int64)
-            self._earlier_draws_S = np.zeros_like(self._earlier_draws_S)
-        while self._block < block:
-            self._earlier_draws_S = self._earlier_draws_S + np.bincount(self._draws, minlength=len(self._rows))
-            self._block += 1
-            # Each block has its own generator, so earlier draws need not be stored.
-            generator = make_rng(self.seed, "mixing", self._block)
-            self._draws = generator.choice(len(self._rows), DRAWS_PER_BLOCK, p=self.shares_S)
+    def _draw_sources(self, block: int) -> np.ndarray:
+        """Return the source of each step of a block."""
+        generator = make_rng(self.seed, "mixing", block)
+        return generator.choice(len(self._rows), DRAWS_PER_BLOCK, p=self.shares_S)
 
 
 def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Embed all texts with a fixed encoder, for clustering, the filter and batch difficulty (§4.1, §5).
 
-1. Texts are processed in blocks, with one block in memory and repeated texts embedded once per block. If vectors depend
+1. Texts are processed in blocks, and repeated texts are embedded once per block. If vectors depend
    on the batch, blocks go from the longest to the shortest texts of a window, so that little is padding. Windows follow
    the stored order, so that a large file is read once from start to end. Otherwise texts keep their order.
 2. Three kinds of encoders produce unit vectors. `minilm` is all-MiniLM-L6-v2 with mean pooling. `minilm-words` averages
@@ -39,12 +39,10 @@ if TYPE_CHECKING:
 VECTORS_FILE, ROWS_FILE = "vectors.npy", "rows.npy"
 """Files of one shard: the vectors of its texts, and the row number of each text."""
 TEXTS_PER_BLOCK = 4096
-TEXTS_PER_WINDOW = 2**20
+TEXTS_PER_WINDOW = 2**17
 """Number of texts that are sorted by length together, a multiple of `TEXTS_PER_BLOCK`."""
 TEXTS_PER_SPAN = 65_536
-"""Number of texts that are read together. If the order matters, a span is sorted in memory and extends to all texts
-with the length of its last one.
-"""
+"""Number of texts that are read together in stored order."""
 CPU_TOKENS_PER_BATCH = 4096
 MINILM_POSITIONS = 512
 """Number of tokens that MiniLM can read."""
@@ -78,10 +76,6 @@ class StoredTexts(Protocol):
 
     def texts(self, rows: np.ndarray) -> list[str]:
         """Return the texts of these rows."""
-        ...
-
-    def text_lengths(self, block: slice) -> np.ndarray:
-        """Return the number of characters of each text of a block, int (n,)."""
         ...
 
     def release_pages(self) -> None:
@@ -198,57 +192,23 @@ def _iter_in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray
 
 
 def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
-    """Yield the blocks of each window. `span` selects positions in the whole order, at boundaries of blocks."""
-    for window in iter_blocks(len(texts), TEXTS_PER_WINDOW):
-        start, stop = max(span.start, window.start), min(span.stop, window.stop)
-        if start < stop:
-            yield from _iter_window(texts, window, slice(start - window.start, stop - window.start))
-
-
-def _iter_window(texts: StoredTexts, window: slice, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
-    """Yield blocks of a window ordered by falling (length, text). Memory holds one span.
+    """Yield the blocks of each window, ordered by falling (length, text). Memory holds one window.
 
     Equal texts are adjacent. The longest texts come first, so that a lack of memory shows immediately. `span` selects
-    positions in that order.
+    positions in the whole order, at boundaries of blocks.
     """
-    lengths_N = texts.text_lengths(window)
-    by_length_N = np.argsort(-lengths_N, kind="stable")
-    pending_rows, pending_texts = np.empty(0, np.int64), list[str]()
-    for start, stop in _iter_spans(lengths_N[by_length_N]):
-        if stop <= span.start or start >= span.stop:
-            # This span belongs to other shards, and its texts are not read.
+    for window in iter_blocks(len(texts), TEXTS_PER_WINDOW):
+        start, stop = max(span.start, window.start), min(span.stop, window.stop)
+        if start >= stop:
+            # This window belongs to other shards, and its texts are not read.
             continue
-        rows = window.start + by_length_N[start:stop]
-        span_texts = texts.texts(rows)
+        rows = np.arange(window.start, window.stop)
+        window_texts = texts.texts(rows)
         texts.release_pages()
-        # Ties in length are broken by the text, so that the blocks do not depend on the stored order.
-        order = sorted(
-            range(len(span_texts)), key=lambda index: (len(span_texts[index]), span_texts[index]), reverse=True
-        )
-        # Translate positions in the whole order into positions in this span.
-        order = order[max(0, span.start - start) : span.stop - start]
-        pending_rows = np.concatenate([pending_rows, rows[order]])
-        pending_texts += [span_texts[index] for index in order]
-        # Carry incomplete blocks over to the next span. Spans end between two lengths, so they are rarely a multiple of
-        # the block size.
-        num_ready = len(pending_rows)
-        if stop < span.stop:
-            num_ready -= num_ready % TEXTS_PER_BLOCK
-        for block in iter_blocks(num_ready, TEXTS_PER_BLOCK):
-            yield pending_rows[block], pending_texts[block]
-        pending_rows, pending_texts = pending_rows[num_ready:], pending_texts[num_ready:]
-
-
-def _iter_spans(falling_lengths_N: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield spans of at least `TEXTS_PER_SPAN` texts, except the last. A span never ends between texts of equal length."""
-    # Binary search needs rising values.
-    rising_N = -falling_lengths_N
-    start = 0
-    while start < len(rising_N):
-        last = min(start + TEXTS_PER_SPAN, len(rising_N)) - 1
-        stop = int(np.searchsorted(rising_N, rising_N[last], side="right"))
-        yield start, stop
-        start = stop
+        order = sorted(range(len(rows)), key=lambda row: (len(window_texts[row]), window_texts[row]), reverse=True)
+        order = order[start - window.start : stop - window.start]
+        for block in iter_blocks(len(order), TEXTS_PER_BLOCK):
+            yield rows[order[block]], [window_texts[row] for row in order[block]]
 
 
 class MiniLM:

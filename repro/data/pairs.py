@@ -70,18 +70,6 @@ class Pairs:
         """Iterate over all texts of a side in order, block by block. Memory holds one block."""
         return TextColumn(self, side).blocks(size)
 
-    def text_lengths(self, side: Side, block: slice = slice(None)) -> np.ndarray:
-        """Return the number of characters of each text of a side and a block, int32 (n,)."""
-        start, stop, _ = block.indices(len(self))
-        rows = None if self._rows is None else self._rows[start:stop]
-        if rows is not None and len(rows):
-            start, stop = int(rows.min()), int(rows.max()) + 1
-        # Computed for all rows in between, because Arrow does so without making Python strings.
-        column = self._table.column(side).slice(start, stop - start)
-        lengths = pc.utf8_length(column).to_numpy().astype(np.int32, copy=False)
-        self.release_pages()
-        return lengths if rows is None else lengths[rows - start]
-
     def release_pages(self) -> None:
         """Release the memory-mapped pages that were read. Until then they count as memory of this process."""
         if self._mapped is not None:
@@ -190,10 +178,6 @@ class TextColumn:
         for block in iter_blocks(len(self), size):
             yield self.texts(np.arange(block.start, block.stop))
             self.release_pages()
-
-    def text_lengths(self, block: slice = slice(None)) -> np.ndarray:
-        """Return the number of characters of each text of a block, int32 (n,)."""
-        return self._pairs.text_lengths(self._side, block)
 
     def release_pages(self) -> None:
         """Release the memory-mapped pages that were read."""

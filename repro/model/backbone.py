@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from repro.model import modeling_cde
-from repro.model.packed import can_pack, compute_packed_states, project_texts
+from repro.model.packed import can_pack, compute_packed_states
 from repro.model.texts import Texts
 from repro.model.word_vectors import look_up_words
 
@@ -32,12 +32,10 @@ class Backbone(modeling_cde.Backbone):
 
     def set_checkpointing(self, checkpointed: bool) -> None:
         """Turn activation checkpointing on or off: layers are recomputed in backward to save memory."""
-        # transformers 5.17 renamed these methods from "gradient" to "activation".
-        kind = "activation" if hasattr(self.model, "activation_checkpointing_enable") else "gradient"
         if checkpointed:
-            getattr(self.model, f"{kind}_checkpointing_enable")({"use_reentrant": False})
+            self.model.activation_checkpointing_enable({"use_reentrant": False})
         elif self._is_checkpointed:
-            getattr(self.model, f"{kind}_checkpointing_disable")()
+            self.model.activation_checkpointing_disable()
         self._is_checkpointed = checkpointed
 
     def compile_forward(self, backend: str | None) -> None:
@@ -77,13 +75,7 @@ class Backbone(modeling_cde.Backbone):
             contexts_NCD, first_counts = contexts_NCD[:, :1], num_contexts
             positions_L = torch.cat([positions_L[:1], positions_L[num_contexts:]])
         prefix_NPD = self.build_prefix(contexts_NCD, prompts_PD, len(contexts_NCD))
-        projections = None
-        # All texts share the prefix, so its part of the first layer is computed once.
-        if len(contexts_NCD) == 1 and not self.training and not torch.is_grad_enabled():
-            projections = project_texts(self.model, self.kind, texts, positions_L[prefix_NPD.shape[1] :])
-        return compute_packed_states(
-            self.model, self.kind, texts, positions_L, prefix_NPD, first_counts=first_counts, projections=projections
-        )
+        return compute_packed_states(self.model, self.kind, texts, positions_L, prefix_NPD, first_counts)
 
     def _can_pack(self, texts: Texts) -> bool:
         """Return whether the packed implementation may compute these texts."""

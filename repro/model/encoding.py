@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 from repro.data.prompts import with_prompt
 from repro.data.tokens import (
-    TOKENIZER_FILE,
     Tokens,
     iter_token_batches,
     load_tokenizer,
@@ -89,6 +88,10 @@ class TextEncoder(nn.Module):
         """Device of the weights."""
         return next(self.parameters()).device
 
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.config.tokenizer)
+
     @property
     def num_prefix(self) -> int:
         """Number of positions before each text."""
@@ -123,8 +126,7 @@ class TextEncoder(nn.Module):
     def tokenize(self, texts: Sequence[str], prompt: str) -> Tokens:
         """Return the token ids of the prompted texts, cut to the model's length. Raises ValueError for a single string."""
         prompted = with_prompt(as_texts(texts), self.config.prompts, prompt)
-        name = self.config.tokenizer
-        tokens = tokenize(prompted, _load_cached_tokenizer(name, _get_modification_time(name)), self.config.max_tokens)
+        tokens = tokenize(prompted, self._tokenizer, self.config.max_tokens)
         check_vocabulary(tokens.ids, self.config)
         return tokens
 
@@ -273,15 +275,3 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         match = re.search(r"os error (\d+)", str(error))
         error_number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
         raise OSError(error_number, f"could not write {path} ({error}); the previous file is untouched") from error
-
-
-def _get_modification_time(tokenizer: str) -> int:
-    """Return the modification time of a tokenizer folder, or 0 for a named tokenizer."""
-    path = Path(tokenizer) / TOKENIZER_FILE
-    return path.stat().st_mtime_ns if path.is_file() else 0
-
-
-@lru_cache(maxsize=4)
-def _load_cached_tokenizer(name: str, modified_ns: int) -> Tokenizer:
-    """Load a tokenizer. The modification time is part of the cache key."""
-    return load_tokenizer(name)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -125,15 +125,6 @@ class Packing:
         return bias_L[None, None, None]
 
 
-@dataclass
-class TextProjections:
-    """First-layer queries, keys and values of texts. They are the same after any shared prefix."""
-
-    packing: Packing
-    states_RD: Tensor
-    projected: tuple[Tensor, Tensor, Tensor]  # queries, keys, values, (R, D) each
-
-
 def can_pack(model: Any, kind: str, texts: Texts) -> bool:
     """Return whether this module can replace the backbone's forward.
 
@@ -153,9 +144,7 @@ def compute_packed_states(
     texts: Texts,
     positions_L: Tensor,
     prefix_NPD: Tensor | None = None,
-    *,
     first_counts: int = 1,
-    projections: TextProjections | None = None,
 ) -> Tensor:
     """Return the last layer's states of the text tokens, (N, S, D). Padding is zero.
 
@@ -166,87 +155,32 @@ def compute_packed_states(
         positions_L: Positions of the prefix and the longest text.
         prefix_NPD: Vectors before every text, as the class receives them. One prefix may serve all texts, (1, P, D).
         first_counts: Number of equal vectors that the first prefix vector represents.
-        projections: `project_texts` of the same texts. Requires one prefix for all texts, and no gradient.
     """
-    if projections is not None and prefix_NPD is not None:
-        packing = replace(projections.packing, num_prefix=prefix_NPD.shape[1], first_counts=first_counts)
-        states_RD, first_projections = _prepend_projected_prefix(
-            model, kind, packing, prefix_NPD[0], positions_L, projections
-        )
-        angles_R2E = _angles(model, kind, states_RD, packing.positions(positions_L))
-    else:
-        packing = Packing.build(texts, 0 if prefix_NPD is None else prefix_NPD.shape[1], first_counts)
-        rows_TD = _embed_words(model, packing, texts)
-        if prefix_NPD is not None:
-            rows_TD = packing.prepend_prefix(prefix_NPD, rows_TD)
-        states_RD, angles_R2E = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))
-        first_projections = None
-    states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E, first_projections)
+    packing = Packing.build(texts, 0 if prefix_NPD is None else prefix_NPD.shape[1], first_counts)
+    rows_TD = look_up_words(texts.ids_NS.flatten()[packing.token_indices_T], model.get_input_embeddings().weight)
+    if prefix_NPD is not None:
+        rows_TD = packing.prepend_prefix(prefix_NPD, rows_TD)
+    states_RD, angles_R2E = _embed_tokens(model, kind, rows_TD, packing.positions(positions_L))
+    states_RD = _run_layers(model, kind, packing, states_RD, angles_R2E)
     # Back to (N, S): each row goes to the position of its token, and padding stays zero.
     indices_T = packing.token_indices_T
     flat_FD = states_RD.new_zeros(texts.ids_NS.numel(), states_RD.shape[1])
     return flat_FD.index_copy(0, indices_T, states_RD[: len(indices_T)]).unflatten(0, texts.ids_NS.shape)
 
 
-def _prepend_projected_prefix(
-    model: Any, kind: str, packing: Packing, prefix_PD: Tensor, positions_L: Tensor, projections: TextProjections
-) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """Return the states and the first layer's projections of all rows, given those of the texts.
-
-    Before the first attention, prefix and text do not interact. So the prefix is projected once and copied in front of
-    each text.
-    """
-    layers = _layers(model, kind)
-    num_text_rows = sum(packing.rows(with_prefix=False))
-
-    def prepend(prefix_PD: Tensor, texts_RD: Tensor) -> Tensor:
-        # A long prefix was filled with zero rows for the kernel. They must not come before a text.
-        return fill_rows(packing.prepend_prefix(prefix_PD[None, : packing.num_prefix], texts_RD[:num_text_rows]))
-
-    prefix_PD, angles = _embed_tokens(model, kind, prefix_PD, positions_L[: packing.num_prefix])
-    queries_PD, keys_PD, values_PD = _project(kind, model, layers[0], prefix_PD, prefix_PD, angles, angles)
-    queries_RD, keys_RD, values_RD = projections.projected
-    # A single layer is also the last layer, which has queries for text tokens only.
-    if len(layers) > 1:
-        queries_RD = prepend(queries_PD, queries_RD)
-    states_RD = prepend(prefix_PD, projections.states_RD)
-    return states_RD, (queries_RD, prepend(keys_PD, keys_RD), prepend(values_PD, values_RD))
-
-
-def project_texts(model: Any, kind: str, texts: Texts, positions_S: Tensor) -> TextProjections:
-    """Compute the first layer's projections of texts with these token positions."""
-    packing = Packing.build(texts, 0)
-    states_RD, angles = _embed_tokens(model, kind, _embed_words(model, packing, texts), packing.positions(positions_S))
-    projected = _project(kind, model, _layers(model, kind)[0], states_RD, states_RD, angles, angles)
-    return TextProjections(packing, states_RD, projected)
-
-
-def _embed_words(model: Any, packing: Packing, texts: Texts) -> Tensor:
-    """Return the word vectors of all tokens, (T, D)."""
-    return look_up_words(texts.ids_NS.flatten()[packing.token_indices_T], model.get_input_embeddings().weight)
-
-
-def _layers(model: Any, kind: str) -> Any:
-    """Return the layers of the backbone."""
-    return model.encoder.layer if kind == "bert" else model.layers
-
-
 def _embed_tokens(model: Any, kind: str, rows_TD: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the input of the first layer with zero fill, and the rotary angles of its positions."""
+    """Return the input of the first layer, and cosines and sines of its positions, (R, 2, E), both with zero fill.
+
+    BERT has no angles.
+    """
     # one broadcast row instead of a lookup per token
     types_11 = positions_T.new_zeros(1, 1)
     embedded = model.embeddings(inputs_embeds=rows_TD[None], token_type_ids=types_11, position_ids=positions_T[None])
     states_RD = fill_rows(embedded[0])
-    return states_RD, _angles(model, kind, states_RD, positions_T)
-
-
-def _angles(model: Any, kind: str, states_RD: Tensor, positions_T: Tensor) -> Tensor | None:
-    """Return cosines and sines of the rotary positions, (R, 2, E), with zero fill. None for BERT."""
     if kind == "bert":
-        return None
+        return states_RD, None
     cos_1TE, sin_1TE = model.rotary_emb(states_RD, positions_T[None])
-    angles_T2E = torch.stack([cos_1TE[0], sin_1TE[0]], dim=1)
-    return _fill_like(angles_T2E, states_RD)
+    return states_RD, _fill_like(torch.stack([cos_1TE[0], sin_1TE[0]], dim=1), states_RD)
 
 
 def _project(
@@ -270,20 +204,9 @@ def _project(
     return queries_RD, keys_RD, linear(states_RD, attention.v_proj)
 
 
-def _run_layers(
-    model: Any,
-    kind: str,
-    packing: Packing,
-    states_RD: Tensor,
-    angles_R2E: Tensor | None,
-    first_projections: tuple[Tensor, Tensor, Tensor] | None,
-) -> Tensor:
-    """Run all layers: attention, sum, norm, feed-forward, sum, norm.
-
-    `first_projections` contains the first layer's queries, keys and values, if they are already computed.
-    """
-    finish_layer = _finish_bert if kind == "bert" else _finish_nomic
-    layers = _layers(model, kind)
+def _run_layers(model: Any, kind: str, packing: Packing, states_RD: Tensor, angles_R2E: Tensor | None) -> Tensor:
+    """Run all layers: attention, sum, norm, feed-forward, sum, norm."""
+    layers, finish_layer = (model.encoder.layer, _finish_bert) if kind == "bert" else (model.layers, _finish_nomic)
     for index, layer in enumerate(layers):
         # Only text states are pooled, so the last layer needs no queries for the prefix.
         only_texts = index == len(layers) - 1 and packing.num_prefix > 0
@@ -291,15 +214,8 @@ def _run_layers(
         if only_texts:
             queried_RD = fill_rows(packing.select_text_rows(states_RD))
             queried_R2E = None if angles_R2E is None else _fill_like(packing.select_text_rows(angles_R2E), queried_RD)
-        if index == 0 and first_projections is not None:
-            queries_RD, keys_RD, values_RD = first_projections
-        else:
-            queries_RD, keys_RD, values_RD = _project(
-                kind, model, layer, queried_RD, states_RD, queried_R2E, angles_R2E
-            )
-        attended_RD = packing.attend(
-            queries_RD, keys_RD, values_RD, model.config.num_attention_heads, only_texts=only_texts
-        )
+        projections = _project(kind, model, layer, queried_RD, states_RD, queried_R2E, angles_R2E)
+        attended_RD = packing.attend(*projections, model.config.num_attention_heads, only_texts=only_texts)
         states_RD = finish_layer(layer, attended_RD, queried_RD)
     return states_RD
 

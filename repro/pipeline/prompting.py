@@ -65,8 +65,3 @@ class PromptedTexts(TextColumn):
         """Return the texts of these rows with their prompts."""
         codes = self._codes_N[rows].tolist()
         return [self._prompts[code] + text for code, text in zip(codes, super().texts(rows), strict=True)]
-
-    def text_lengths(self, block: slice = slice(None)) -> np.ndarray:
-        """Return the number of characters of each text of a block with its prompt, int32 (n,)."""
-        lengths_P = np.array([len(prompt) for prompt in self._prompts], np.int32)
-        return super().text_lengths(block) + lengths_P[self._codes_N[block]]

@@ -4,7 +4,7 @@ A token of a text of n tokens takes 24 h² + 4 n h floating-point operations in 
 with the backward pass. The count includes both texts of a pair, the first stage for each context document of a batch, and
 the context vectors as further tokens of every text. Several processes share the work equally.
 
-Memory is the estimate that also chooses the chunk sizes of training (`repro.train.chunks`), plus weights and libraries.
+Memory is the estimate that also chooses the chunk sizes of training (`repro.train.performance`), plus weights and libraries.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from repro.spec.identity import get_training_id
 from repro.storage.lease import has_succeeded
 from repro.storage.paths import run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
-from repro.train.chunks import choose_chunks, estimate_graph_bytes
-from repro.train.sharing import batches_are_sharded
-from repro.train.switches import read_switches
+from repro.train.performance import batches_are_sharded, choose_chunks, estimate_graph_bytes, read_switches
 
 # mean text length as a share of max_tokens
 TEXT_SHARE = 0.6
@@ -202,13 +200,14 @@ def _estimate_memory(run: Run, kind: str, num_devices: int, *, needs_graph: bool
         return BASE_MEMORY_BYTES
     weight_bytes = BYTES_PER_WEIGHT * count_weights(run)
     switches = read_switches()
-    sizes = choose_chunks(run, GPU_BYTES if kind == "gpu" else None, switches)
+    num_texts = run.batch_size * (2 + run.num_hard_negatives)
+    sizes = choose_chunks(run, switches, num_texts=num_texts, gpu_bytes=GPU_BYTES if kind == "gpu" else None)
     if kind != "gpu":
         run = replace(run, max_tokens=round(TEXT_SHARE * run.max_tokens))
         switches = replace(switches, autocast=False)
     num_shards = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
     # -(-a // b) rounds up.
-    num_texts = -(-run.batch_size * (2 + run.num_hard_negatives) // num_shards)
+    num_texts = -(-num_texts // num_shards)
     num_contexts = -(-_count_context_documents(run) // num_shards)
     graphs = estimate_graph_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts)
     return round(BASE_MEMORY_BYTES + weight_bytes + graphs)

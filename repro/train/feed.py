@@ -33,19 +33,15 @@ from repro.model.texts import make_texts
 from repro.seeds import derive
 from repro.train.gradcache import StepTexts
 from repro.train.parallel import count_processes, rank, select_own_contexts
-from repro.train.sharing import batches_are_sharded, list_own_places
+from repro.train.performance import batches_are_sharded, list_own_places
 
 
-class Batches(Protocol):
+class Sampler(Protocol):
     """Source of batches as a pure function of the batch number, for example `repro.batches.sampler.BatchSampler`."""
 
     def at(self, number: int) -> np.ndarray:
         """Return the pair indices of a batch, int64 (B,)."""
         ...
-
-
-class Sampler(Batches, Protocol):
-    """The batches of a run, with the numbers that the trainer needs."""
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -72,15 +68,16 @@ class Filtered(NamedTuple):
 class TrainData:
     """Training pairs as token ids with prompts, and the functions that build batches.
 
-    `filter` receives the pair indices of a batch (B,) and covers its documents in the order of the module docstring.
+    `filter` receives the pair indices of a batch (B,) and its number. It covers the documents in the order of the module
+    docstring.
     The hard negatives of pair n are the rows `negative_rows_NH[n]` of `documents`. `set_apart` are pairs that are not
     trained on. If they are given, the weights with the lowest loss on them are kept.
     """
 
     queries: Tokens
     documents: Tokens | JoinedTokens
-    batches: Batches
-    filter: Callable[[np.ndarray], Filtered] | None = None
+    batches: Sampler
+    filter: Callable[[np.ndarray, int], Filtered] | None = None
     negative_rows_NH: np.ndarray | None = None
     set_apart: SetApart | None = None
 
@@ -122,7 +119,7 @@ class StepFeed(NamedTuple):
     sampler: Sequence[int]
 
 
-def step_batches(batches: Batches, step: int, batches_a_step: int) -> list[Batch]:
+def step_batches(batches: Sampler, step: int, batches_a_step: int) -> list[Batch]:
     """Return the consecutive batches of a step. Steps are counted from 0."""
     numbers = range(step * batches_a_step, (step + 1) * batches_a_step)
     return [Batch(number, np.asarray(batches.at(number), dtype=np.int64)) for number in numbers]
@@ -138,7 +135,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
     """Return the texts of a batch, or this process's share. `num_contexts` is 0 for a model without context."""
     own_B = batch.pairs_B
     if is_shared:
-        # Shares are equal, because `repro.train.sharing.explain_indivisible` rejects other numbers of processes.
+        # Shares are equal, because `explain_indivisible` rejects other numbers of processes.
         own_B = own_B.reshape(count_processes(), -1)[rank()]
     contexts = None
     if num_contexts:
@@ -149,7 +146,7 @@ def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, i
         if is_shared:
             positions_C = select_own_contexts(positions_C)
         contexts = make_texts(*data.documents.pad(rows_M[positions_C]))
-    filtered = data.filter(batch.pairs_B) if data.filter else Filtered(None, None)
+    filtered = data.filter(batch.pairs_B, batch.number) if data.filter else Filtered(None, None)
     masked = None if filtered.masked is None else torch.from_numpy(filtered.masked)
     texts = StepTexts(
         queries=make_texts(*data.queries.pad(own_B)),
@@ -191,7 +188,7 @@ def iter_step_feeds(
             yield step_feed
 
 
-def get_sampler_state(batches: Batches, num_batches: int) -> Sequence[int]:
+def get_sampler_state(batches: Sampler, num_batches: int) -> Sequence[int]:
     """Return the sampler state for the checkpoint, or an empty tuple if the sampler has none."""
     state_at = getattr(batches, "state_at", None)
     return tuple(int(value) for value in state_at(num_batches)) if state_at else ()

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from repro.model.texts import Pieces, Texts, cut_by_length
-from repro.train.chunks import ChunkSizes
 from repro.train.loss import LossParts
+from repro.train.performance import ChunkSizes
 
 FirstStage = Callable[[Texts], Tensor]
 SecondStage = Callable[[Texts, Tensor | None], Tensor]

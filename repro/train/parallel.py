@@ -2,7 +2,7 @@
 
 The model has no wrapper. After all backward passes of a step, the gradients are all-reduced once as one flat vector.
 All chunks of both stages are included. The result is the sum over processes divided by the number of batches of the
-step. There are two modes (`repro.train.sharing`):
+step. There are two modes (`repro.train.performance`):
 1. Whole batches: each process has its own batches, contexts and losses, as in the official scripts.
 2. Shared batches: each process computes its share of one batch, and all compute the same loss over the gathered
    representations. Rows of other processes are constants. The result equals that of one process, except for random

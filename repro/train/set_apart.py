@@ -11,7 +11,6 @@ The context of a contextual model is drawn from the documents of these pairs, as
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,16 +29,16 @@ from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.prompting import PromptedTexts
 from repro.train.checkpoint import TrainState
 from repro.train.feed import SetApart
-from repro.train.loss import batch_loss
 from repro.train.parallel import any_process, broadcast_weights, rank
+from repro.train.setup import TrainSettings
 
-SET_APART_LOSS = "set_apart_loss"
+LOSS = "set_apart_loss"
 """Name of the loss in the log."""
 NUM_MEASUREMENTS = 12
 PATIENCE = 4
 
 
-def load_set_apart(inputs: Inputs) -> SetApart:
+def load(inputs: Inputs) -> SetApart:
     """Load the pairs of an imported corpus that are set apart. A repeated query or document is left out.
 
     Raises ValueError if the corpus has none.
@@ -75,21 +74,19 @@ def is_measured_after(step: int, num_steps: int) -> bool:
     return step == num_steps or step * NUM_MEASUREMENTS // num_steps > (step - 1) * NUM_MEASUREMENTS // num_steps
 
 
-def compute_set_apart_loss(
-    model: Model, pairs: SetApart, *, seed: int, temperature: float, loss: str = "infonce", widths: Sequence[int] = ()
-) -> float:
-    """Return the mean loss of the pairs set apart, as one batch. `seed` draws the context."""
+def compute_loss(model: Model, pairs: SetApart, settings: TrainSettings) -> float:
+    """Return the mean loss of the pairs set apart, as one batch. The seed of the run draws the context."""
     if isinstance(model, ContextualModel):
         if model.config.is_blind:
             context = model.context_from(None)
         else:
-            rows = fill_context(len(pairs.documents), model.config.num_contexts, seed)
+            rows = fill_context(len(pairs.documents), model.config.num_contexts, settings.seed)
             context = model.embed_context(select_tokens(pairs.documents, rows))
         sides = [model.encode_under(tokens, [context])[0] for tokens in pairs]
     else:
         sides = [model.encode_tokens(tokens) for tokens in pairs]
     queries_QD, documents_MD = map(torch.from_numpy, sides)
-    return float(batch_loss(queries_QD, documents_MD, loss=loss, widths=widths, temperature=temperature).loss)
+    return float(settings.compute_loss(queries_QD, documents_MD).loss)
 
 
 def select_tokens(tokens: Tokens, rows: np.ndarray) -> Tokens:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import StoredSampler
@@ -27,11 +28,17 @@ from repro.storage.paths import get_home, is_imported
 from repro.storage.platform_info import NO_GPUS, measure_peak_bytes
 from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
-from repro.train.chunks import ChunkSizes, read_chunks_variable
 from repro.train.feed import Filtered, Sampler
+from repro.train.loss import LossParts, batch_loss
 from repro.train.parallel import count_processes
-from repro.train.sharing import batches_are_sharded, explain_indivisible
-from repro.train.switches import Switches, read_switches
+from repro.train.performance import (
+    ChunkSizes,
+    Switches,
+    batches_are_sharded,
+    explain_indivisible,
+    read_chunks_variable,
+    read_switches,
+)
 
 SMALL_HEAD_SIZE = 32
 """Head size of MiniLM."""
@@ -39,6 +46,7 @@ LARGE_HEAD_SIZE = 64
 """Head size of NomicBERT, for hidden sizes of at least 512."""
 MAX_UNUSED_IDS = 1024
 """The largest number of unused word vectors. Configurations round the vocabulary up, but never by more than this."""
+STEPS_PER_DIFFICULTY = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +81,17 @@ class TrainSettings:
     def shares_batches(self) -> bool:
         """Whether the processes share each batch. Otherwise each computes whole batches."""
         return batches_are_sharded(self.batches_a_step, count_processes())
+
+    def compute_loss(self, queries_QD: Tensor, documents_MD: Tensor, masked: Tensor | None = None) -> LossParts:
+        """Return the loss of this run."""
+        return batch_loss(
+            queries_QD,
+            documents_MD,
+            loss=self.loss,
+            widths=self.nested_sizes,
+            temperature=self.temperature,
+            masked=masked,
+        )
 
 
 def device() -> torch.device:
@@ -202,12 +221,17 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
     )
 
 
-def build_filter(inputs: Inputs) -> Callable[[np.ndarray], Filtered]:
-    """Return a function that gives the mask of a batch (eq. 4) and its difficulty."""
-    viewer = BatchViewer(inputs)
+def build_filter(inputs: Inputs) -> Callable[[np.ndarray, int], Filtered]:
+    """Return a function that gives the mask of a batch (eq. 4) and its difficulty, given its pairs and its number.
 
-    def filter_batch(pairs_B: np.ndarray) -> Filtered:
-        view = viewer(pairs_B)
+    At the paper's scales, vectors that serve only the difficulty are half of all reads. They are then read every
+    `STEPS_PER_DIFFICULTY` steps.
+    """
+    viewer, run = BatchViewer(inputs), inputs.run
+    num_batches = run.batches_a_step * (STEPS_PER_DIFFICULTY if run.scale in ("small", "large") else 1)
+
+    def filter_batch(pairs_B: np.ndarray, number: int = 0) -> Filtered:
+        view = viewer(pairs_B, with_scores=number % num_batches < run.batches_a_step)
         return Filtered(view.masked, view.difficulty)
 
     return filter_batch

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +16,20 @@ from repro.model.contextual import Model
 from repro.pipeline.inputs import Inputs
 from repro.spec.identity import get_training_id
 from repro.storage.paths import run_folder
+from repro.train import set_apart
 from repro.train.checkpoint import TrainState, list_switches, read_state
-from repro.train.chunks import ChunkSizes
 from repro.train.feed import Sampler
-from repro.train.set_apart import SET_APART_LOSS
+from repro.train.parallel import rank
+from repro.train.performance import ChunkSizes
 from repro.train.setup import TrainSettings
 
 Progress = Callable[[str], None]
+OnStep = Callable[[dict[str, Any]], None]
+"""Callback that receives each line of the log."""
 TAIL_SHARE = 0.1  # share of the last steps over which "train loss" is averaged
 REPORT_EVERY = 10.0  # seconds
-MIN_PROGRESS_LINES = 4
-"""Minimum number of progress lines per training run."""
+TENSORBOARD_VARIABLE = "REPRO_TENSORBOARD"
+"""Environment variable that turns on scalars for TensorBoard."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,13 @@ class Summary:
 
 def make_step_reporter(
     num_steps: int, num_done: int, progress: Progress, *, clock: Callable[[], float] = time.monotonic
-) -> Callable[[dict[str, Any]], None]:
+) -> OnStep:
     """Return a callback that reports progress every ten seconds, with an estimate of the remaining time.
 
-    Short runs report at least `MIN_PROGRESS_LINES` steps. The estimate uses the time per step of this session.
+    The estimate uses the time per step of this session.
     `num_done` is the number of steps in the checkpoint, and a resumed run reports it first.
     """
     started_at = reported_at = clock()
-    interval = max(1, (num_steps - num_done) // MIN_PROGRESS_LINES)
 
     def report(line: dict[str, Any]) -> None:
         nonlocal reported_at
@@ -53,12 +58,11 @@ def make_step_reporter(
             progress(f"  resuming after step {num_done} of {num_steps}")
         now = clock()
         is_due = now - reported_at >= REPORT_EVERY
-        set_apart = f", {line[SET_APART_LOSS]:.3f} on the pairs set apart" if SET_APART_LOSS in line else ""
-        is_regular = (step - num_done) % interval == 0 or step == num_steps
-        if not (is_due or set_apart or is_regular):
+        measured = f", {line[set_apart.LOSS]:.3f} on the pairs set apart" if set_apart.LOSS in line else ""
+        if not (is_due or measured or step == num_steps):
             return
         reported_at = now
-        text = f"  step {step}/{num_steps}: loss {line['loss']:.3f}{set_apart}, accuracy {line['accuracy']:.3f}, "
+        text = f"  step {step}/{num_steps}: loss {line['loss']:.3f}{measured}, accuracy {line['accuracy']:.3f}, "
         text += f"{line['pairs_per_second']:.0f} pairs/s"
         if step < num_steps:
             minutes = (now - started_at) / (step - num_done) * (num_steps - step) / 60
@@ -66,6 +70,29 @@ def make_step_reporter(
         progress(text)
 
     return report
+
+
+@contextmanager
+def open_scalars(folder: Path, num_done: int, report: OnStep) -> Iterator[OnStep]:
+    """Yield `report`, or a function that also writes each log line as scalars for TensorBoard if REPRO_TENSORBOARD is set.
+
+    They are in `tensorboard` next to the checkpoint: `tensorboard --logdir $REPRO_HOME/runs`. A resumed run replaces
+    those after `num_done` steps. Raises ModuleNotFoundError if TensorBoard is not installed.
+    """
+    if not os.environ.get(TENSORBOARD_VARIABLE) or rank() > 0:
+        yield report
+        return
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(folder / "tensorboard", purge_step=num_done + 1) as writer:
+
+        def write(line: dict[str, Any]) -> None:
+            report(line)
+            for name, value in line.items():
+                if isinstance(value, int | float) and name != "step":
+                    writer.add_scalar(f"train/{name}", value, line["step"])
+
+        yield write
 
 
 def describe_training(

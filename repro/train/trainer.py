@@ -28,7 +28,6 @@ import math
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
@@ -36,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel, Model
@@ -49,6 +48,7 @@ from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
 from repro.storage.lease import acquire
 from repro.storage.paths import run_folder
 from repro.storage.platform_info import measure_free_bytes
+from repro.train import parallel, set_apart
 from repro.train.checkpoint import (
     MetricsLog,
     TrainState,
@@ -61,33 +61,10 @@ from repro.train.checkpoint import (
     read_state,
     write_checkpoint,
 )
-from repro.train.chunks import choose_chunks
 from repro.train.feed import Feed, Sampler, StepFeed, TrainData, compute_batch_hash, get_sampler_state, iter_step_feeds
 from repro.train.gradcache import Stages, add_gradients
-from repro.train.loss import LossParts, batch_loss
-from repro.train.optimizer import compute_learning_rate, make_optimizer
-from repro.train.parallel import (
-    any_process,
-    average_over_processes,
-    broadcast_weights,
-    check_same_value,
-    count_processes,
-    gather_contexts,
-    gather_documents,
-    gather_with_gradient,
-    join_processes,
-    rank,
-    reduce_gradients,
-)
-from repro.train.set_apart import (
-    SET_APART_LOSS,
-    compute_set_apart_loss,
-    is_measured_after,
-    load_best_weights,
-    load_set_apart,
-    note_loss,
-    remove_worse_weights,
-)
+from repro.train.loss import LossParts
+from repro.train.performance import Switches, choose_chunks
 from repro.train.setup import (
     TrainSettings,
     build_filter,
@@ -98,9 +75,9 @@ from repro.train.setup import (
     measure_gpu_bytes,
     measure_memory_bytes,
 )
-from repro.train.sharing import batches_are_sharded
-from repro.train.summary import Progress, Summary, describe_training, make_step_reporter, summarise
-from repro.train.switches import Switches
+from repro.train.summary import Progress, Summary, describe_training, make_step_reporter, open_scalars, summarise
+
+FIRST_STAGE = "first_stage_model."
 
 
 def train_run(
@@ -113,7 +90,7 @@ def train_run(
     if inputs.run.num_steps == 0:
         return build_untrained(inputs.run).to(device()).eval(), Summary({}, {}, {"num_steps": 0})
     # Before the lease, because rank 0 acquires it for the group.
-    join_processes(device())
+    parallel.join_processes(device())
     folder = run_folder(get_training_id(inputs.run))
     with _acquire_for_all(folder / "training"):
         return _train(inputs, folder, should_stop, progress)
@@ -124,8 +101,8 @@ def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
     while True:
         # All ranks leave the loop in the same round. A rank that left it earlier would wait in its first collective
         # call.
-        lease = acquire(folder) if rank() == 0 else None
-        if any_process(lease is not None, device()):
+        lease = acquire(folder) if parallel.rank() == 0 else None
+        if parallel.any_process(lease is not None, device()):
             return lease or nullcontext()
         time.sleep(1.0)
 
@@ -136,7 +113,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
 
     num_done = read_checkpoint_step(folder)
     # A resumed run has already reported how many texts are cut.
-    if rank() == 0 and not num_done:
+    if parallel.rank() == 0 and not num_done:
         for line in count_tokens(inputs.pairs, run).lines():
             progress(line)
         if num_unused := sampler.dropped_pairs.num_in_small_domains:
@@ -144,7 +121,8 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
                 f"  {num_unused} of {len(inputs.pairs)} pairs are in domains smaller than a batch, and are never trained on"
             )
     report = make_step_reporter(settings.num_steps, num_done, progress)
-    state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=report)
+    with open_scalars(folder, num_done, report) as on_step:
+        state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=on_step)
     if state.best_loss is not None and state.step > num_done:
         early_end = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
         progress(
@@ -154,7 +132,7 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
     num_set_apart = None if data.set_apart is None else len(data.set_apart.queries)
     provenance = describe_training(inputs, sampler, settings, state, model, num_set_apart)
     # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
-    if rank() > 0:
+    if parallel.rank() > 0:
         return model.eval(), Summary({}, {}, provenance)
     return model.eval(), summarise(read_metrics(folder, state.step), provenance)
 
@@ -176,7 +154,7 @@ def prepare_training(
         # Of the training run: several runs may share it, and its log must not depend on which of them starts it.
         build_filter(Inputs(get_training_run(run))),
         negative_rows_NH=inputs.negatives,
-        set_apart=load_set_apart(inputs) if run.kept_weights == "best" else None,
+        set_apart=set_apart.load(inputs) if run.kept_weights == "best" else None,
     )
     free = measure_free_bytes()
     state = read_state(run_folder(settings.run_id))
@@ -186,12 +164,12 @@ def prepare_training(
         progress(f"  {positives.describe()}")
     chunks = choose_chunks(
         model.config,
-        measure_gpu_bytes(model.device),
         settings.switches,
+        num_texts=run.batch_size * (2 + run.num_hard_negatives),
+        gpu_bytes=measure_gpu_bytes(model.device),
         # the share of each process of this machine
         free=None if free is None else free // int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
         stored=state.chunks if state else "",
-        num_texts=run.batch_size * (2 + run.num_hard_negatives),
     )
     return model, data, replace(settings, chunks=chunks), sampler
 
@@ -205,7 +183,7 @@ def start_model(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], p
     if inputs.first_phase is None:
         return model
     # All processes take the same decision, because training the first phase needs all of them.
-    if not any_process(read_checkpoint_step(folder) > 0, device()):
+    if not parallel.any_process(read_checkpoint_step(folder) > 0, device()):
         pretrained, _ = train_run(inputs.first_phase, should_stop=should_stop, progress=progress)
         model.load_state_dict(pretrained.state_dict())
     return model
@@ -231,13 +209,13 @@ def train(
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Every process has built the model from the same seed. Broadcasting rules out differences between machines.
-    broadcast_weights(model.parameters())
+    parallel.broadcast_weights(model.parameters())
     prepare(model, settings.switches)
     optimizer = make_optimizer(model, settings)
     state = _resume(folder, settings, data, model, optimizer)
     # A finished run gets no further session, because loading it computes no step.
     if not is_finished(state, settings.num_steps):
-        session = describe_session(state.step, settings.switches, count_processes())
+        session = describe_session(state.step, settings.switches, parallel.count_processes())
         state = replace(state, chunks=settings.chunks.words, sittings=[*state.sittings, session])
     saved_at = time.monotonic()
     model.train()
@@ -249,24 +227,16 @@ def train(
     steps = range(state.step, settings.num_steps)
     feeds = iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=num_contexts, seed=settings.seed)
     # Rank 0 has the log.
-    open_log = MetricsLog(folder, state.step, state.log_sha256) if rank() == 0 else nullcontext()
+    open_log = MetricsLog(folder, state.step, state.log_sha256) if parallel.rank() == 0 else nullcontext()
     # Training seeds the global generators, so restore them for the caller afterwards.
     devices = range(torch.cuda.device_count())
     with torch.random.fork_rng(devices=devices), open_log as log, closing(feeds), delay_stops():
         while not is_finished(state, settings.num_steps):
             state, line = _run_step(model, optimizer, feeds, settings, state)
-            set_apart = data.set_apart if is_measured_after(state.step, settings.num_steps) else None
-            if set_apart is not None:
-                loss = compute_set_apart_loss(
-                    model,
-                    set_apart,
-                    seed=settings.seed,
-                    temperature=settings.temperature,
-                    loss=settings.loss,
-                    widths=settings.nested_sizes,
-                )
-                state = note_loss(folder, state, model, loss)
-                line[SET_APART_LOSS] = loss
+            measured = data.set_apart if set_apart.is_measured_after(state.step, settings.num_steps) else None
+            if measured is not None:
+                line[set_apart.LOSS] = loss = set_apart.compute_loss(model, measured, settings)
+                state = set_apart.note_loss(folder, state, model, loss)
             # The state holds the digest of the log, so the line comes before the checkpoint that covers it.
             if log is not None:
                 log.append(line)
@@ -274,20 +244,17 @@ def train(
             on_step(line)
             # All processes take the same decision. Otherwise those that continue would wait forever in a collective
             # call.
-            stop = any_process(should_stop() or is_asked_to_stop(), model.device) and not is_finished(
-                state, settings.num_steps
-            )
-            is_due = (
-                time.monotonic() - saved_at >= settings.checkpoint_every_seconds or state.step == settings.num_steps
-            )
-            if stop or set_apart is not None or is_due:
+            is_last = is_finished(state, settings.num_steps)
+            stop = parallel.any_process(should_stop() or is_asked_to_stop(), model.device) and not is_last
+            is_due = time.monotonic() - saved_at >= settings.checkpoint_every_seconds
+            if stop or is_last or is_due or measured is not None:
                 _save_checkpoint(folder, state, model, optimizer, log)
                 saved_at = time.monotonic()
             if stop:
                 raise Interrupted(f"stopped after step {state.step} of {settings.num_steps}; the checkpoint is written")
         # `holds_best` is part of the checkpoint, so a later call does not load the weights again.
         if state.best_step and not state.holds_best:
-            load_best_weights(folder, state, model)
+            set_apart.load_best_weights(folder, state, model)
             state = replace(state, holds_best=True)
             _save_checkpoint(folder, state, model, optimizer, log)
     return state
@@ -306,12 +273,14 @@ def _resume(
 ) -> TrainState:
     """Load the checkpoint of a folder, or return the initial state if there is none.
 
-    Raises ValueError if its sampler state does not match. Warns if another number of processes changes random draws.
+    Raises ValueError if its sampler state does not match.
     """
     state = read_checkpoint(folder, settings.run_id, model, optimizer, settings.values)
-    check_same_value("checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}")
+    parallel.check_same_value(
+        "checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}"
+    )
     if state is None:
-        return TrainState(settings.run_id, num_processes=count_processes(), values=settings.values)
+        return TrainState(settings.run_id, num_processes=parallel.count_processes(), values=settings.values)
     # The seed alone is not enough: other data or another batch size would give other batches for the same step.
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
@@ -319,26 +288,8 @@ def _resume(
             f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
             "the data, the batch size or the seed differs. Remove the folder to start again"
         )
-    # Each process has its own random stream only if batches are shared, now or when the checkpoint was written.
-    is_shared = settings.shares_batches or batches_are_sharded(settings.batches_a_step, state.num_processes)
-    if state.num_processes != count_processes() and is_shared and has_random_drops(model) and rank() == 0:
-        warnings.warn(
-            f"the checkpoint in {folder} is of {state.num_processes} processes, now there are {count_processes()}: each "
-            "process draws its own context drops, so the resumed training uses other draws than an uninterrupted one",
-            stacklevel=2,
-        )
     # An older checkpoint has no values, or lacks fields that were added since.
-    return replace(state, num_processes=count_processes(), values=settings.values)
-
-
-def has_random_drops(model: Model) -> bool:
-    """Return whether training draws random drops, which depend on the number of processes and the chunk sizes."""
-    config = model.config
-    return (
-        config.architecture == "contextual"
-        and not config.is_blind
-        and (config.sequence_dropout > 0 or config.pooling == "frequency")
-    )
+    return replace(state, num_processes=parallel.count_processes(), values=settings.values)
 
 
 def _run_step(
@@ -391,20 +342,13 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
     def loss(queries_QD: Tensor, documents_MD: Tensor) -> LossParts:
         # The mask covers the whole batch, so the loss needs the vectors of all processes.
         if settings.shares_batches:
-            queries_QD = gather_with_gradient(queries_QD)
-            documents_MD = gather_documents(documents_MD, feed.num_own_pairs)
-        return batch_loss(
-            queries_QD,
-            documents_MD,
-            loss=settings.loss,
-            widths=settings.nested_sizes,
-            temperature=settings.temperature,
-            masked=feed.masked,
-        )
+            queries_QD = parallel.gather_with_gradient(queries_QD)
+            documents_MD = parallel.gather_documents(documents_MD, feed.num_own_pairs)
+        return settings.compute_loss(queries_QD, documents_MD, feed.masked)
 
     stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
     if settings.shares_batches:
-        return replace(stages, gather=gather_contexts)
+        return replace(stages, gather=parallel.gather_contexts)
     return stages
 
 
@@ -422,13 +366,13 @@ def take_step(
     """
     # Each batch adds its gradient. Weights change only after the last one.
     values = torch.stack([_add_batch(model, feed, settings) for feed in feeds])
-    reduce_gradients(model.parameters(), settings.batches_a_step)
+    parallel.reduce_gradients(model.parameters(), settings.batches_a_step)
     # Clip after averaging, so that the result does not depend on the number of processes.
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
     rate = compute_learning_rate(
         step, peak=settings.learning_rate, num_warmup_steps=settings.num_warmup_steps, num_steps=settings.num_steps
     )
-    means = average_over_processes(values.mean(0))
+    means = parallel.average_over_processes(values.mean(0))
     # One transfer, so the CPU waits for the device only once per step.
     loss, accuracy, masked_fraction, difficulty, norm_value = torch.cat([means, norm.double()[None]]).tolist()
     # A non-finite loss gives a non-finite norm in every process, so all processes raise.
@@ -463,6 +407,38 @@ def _add_batch(model: Model, feed: Feed, settings: TrainSettings) -> Tensor:
     return torch.stack([*values, torch.full_like(values[0], difficulty)])
 
 
+def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """Return AdamW over all weights. The first stage of a contextual model has its own factor of the learning rate.
+
+    Weight decay applies to matrices, including word vectors. It does not apply to biases, norms and the null vector, as
+    is usual for these backbones.
+    """
+    groups: list[dict[str, Any]] = []
+    for is_first, rate in ((False, 1.0), (True, settings.first_stage_rate)):
+        weights = [
+            weight
+            for name, weight in model.named_parameters()
+            if name.startswith(FIRST_STAGE) == is_first and weight.requires_grad
+        ]
+        # Biases, norms and the null vector have one axis, matrices and word vectors have two.
+        matrices = [weight for weight in weights if weight.ndim >= 2]
+        vectors = [weight for weight in weights if weight.ndim < 2]
+        groups.append({"params": matrices, "weight_decay": settings.weight_decay, "rate": rate})
+        groups.append({"params": vectors, "weight_decay": 0.0, "rate": rate})
+    filled = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=settings.switches.fused)
+
+
+def compute_learning_rate(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:
+    """Return the learning rate of a step, counted from 1: linear warm-up to `peak`, then linear decay to zero (§5).
+
+    It reaches `peak` at the end of warm-up, and one decay unit at the last step.
+    """
+    if step <= num_warmup_steps:
+        return peak * step / num_warmup_steps
+    return peak * (num_steps - step + 1) / (num_steps - num_warmup_steps)
+
+
 def _save_checkpoint(
     folder: Path, state: TrainState, model: Model, optimizer: torch.optim.Optimizer, log: MetricsLog | None
 ) -> None:
@@ -472,10 +448,10 @@ def _save_checkpoint(
     """
     if log is not None:
         log.sync()
-    if rank() == 0:
+    if parallel.rank() == 0:
         write_checkpoint(folder, state, model, optimizer)
     # Only now: until the new checkpoint is on disk, the old one refers to the earlier weights.
-    remove_worse_weights(folder, state)
+    set_apart.remove_worse_weights(folder, state)
 
 
 def trained_model(run: Run, progress: Progress = print) -> Model:
@@ -504,7 +480,7 @@ def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path)
 
     Raises ValueError in a job of several processes, because only one process measures.
     """
-    if count_processes() > 1:
+    if parallel.count_processes() > 1:
         raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
     model, data, settings, _ = prepare_training(inputs, folder, lambda: False, lambda line: None)

@@ -230,8 +230,3 @@ def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
 def test_impossible_cluster_size_is_refused(size: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cluster_pairs(*draw_pairs(50), np.repeat([0, 1], [30, 20]), cluster_size=size, seed=0)
-
-
-def test_folder_without_clusters_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no clusters in"):
-        load_clusters(tmp_path)

@@ -119,11 +119,6 @@ def test_equal_texts_have_one_key() -> None:
         assert composed == decomposed
 
 
-def test_unpaired_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="5 documents cannot be split into pairs with 1 hard negatives"):
-        mask_false_negatives(np.arange(5), None, num_hard_negatives=1)
-
-
 QUERIES = ["how to mend a pump", "How to mend  a pump", "open a valve", "close a valve", "open a valve", "a fan"]
 DOCUMENTS = ["replace its seal", "check the pump", "turn left", "turn right", "Turn  left", "check the pump"]
 

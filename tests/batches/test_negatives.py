@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 
 from repro.batches.fixed_encoder import FixedEncoder
 from repro.batches.mask import compute_content_keys, mask_directions, mask_false_negatives
 from repro.batches.negatives import mine_negatives
 from repro.batches.surrogate import check_vectors, load_surrogate
-from repro.data.tokens import Tokens, compute_unknown_share, load_tokenizer, tokenize
+from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
 from repro.seeds import make_rng
 from tests.batches.planted import normalise
 
@@ -41,7 +39,7 @@ def test_twins_of_positive_are_no_negatives(width: int) -> None:
 
 @pytest.mark.parametrize("with_near", [True, False])
 @pytest.mark.parametrize("grain", [1.0, 100.0], ids=["ties", "no ties"])
-@pytest.mark.parametrize(("num_pairs", "num"), [(700, 1), (700, 7), (90, 7), (13, 12)])
+@pytest.mark.parametrize(("num_pairs", "num"), [(700, 7), (13, 12)])
 def test_negatives_match_full_sort(num_pairs: int, num: int, grain: float, with_near: bool) -> None:
     """Ties take the first document. A pair with few documents below its positive draws others of its domain.
 
@@ -96,20 +94,14 @@ def test_unknown_scripts_mask_nothing(name: str) -> None:
     """MiniLM's vocabulary has no Thai, so its vectors are zero and no negative is masked."""
     vectors_ND = load_surrogate(name).embed([*THAI, "an English text", "ok กขคง"], 40)
     assert (np.abs(vectors_ND).sum(1) > 0).tolist() == [False, False, False, True, True]
+    tokenizer = load_tokenizer("minilm")
+    share, is_unknown = compute_unknown_share(tokenize(["a pump", THAI[0], ""], tokenizer, 40), tokenizer)
+    assert (share, is_unknown.tolist()) == (0.5, [False, True, False])
     keys_M = compute_content_keys(THAI)
     queries_BD = documents_MD = vectors_ND[:3]
     masked_BM = mask_false_negatives(keys_M, queries_BD @ documents_MD.T)
     assert not masked_BM.any()
     assert not mask_directions(compute_content_keys(THAI[::-1]), keys_M, masked_BM, (queries_BD, documents_MD)).any()
-
-
-def test_unknown_tokens_are_counted() -> None:
-    tokenizer = load_tokenizer("minilm")
-    share, is_unknown = compute_unknown_share(tokenize(["a pump", "กขคง จฉช", ""], tokenizer, 40), tokenizer)
-    assert (share, is_unknown.tolist()) == (0.5, [False, True, False])
-    words = Tokenizer(WordLevel({"<unk>": 0, "pump": 1}, unk_token="<unk>"))
-    share, _ = compute_unknown_share(Tokens(np.array([1, 0]), np.array([0, 2])), words)
-    assert share == 0.5, "the id of the unknown token may be 0"
 
 
 def test_texts_of_nan_vectors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

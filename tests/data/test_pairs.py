@@ -47,10 +47,6 @@ def test_blocks_match_all_texts(path: Path) -> None:
     view = read_pairs(path).take(np.arange(0, 53, 2))
     expected = [ROWS[i].document for i in range(0, 53, 2)]
     assert [text for block in view.blocks("document", 10) for text in block] == expected
-    assert view.text_lengths("document").tolist() == [len(text) for text in expected]
-    assert view.text_lengths("document", slice(5, 9)).tolist() == [len(text) for text in expected[5:9]]
-    whole = read_pairs(path).text_lengths("query", slice(7, 40))
-    assert whole.tolist() == [len(row.query) for row in ROWS[7:40]]
 
 
 def test_hard_negatives_may_be_absent(path: Path, tmp_path: Path) -> None:

@@ -46,38 +46,22 @@ def test_shares_match_explicit_softmax(kind: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_sum_to_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, texts = build_contextual(kind), draw_texts(5)
-    shares_KN3 = compute_attention_shares(model, texts)
-    torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 5))
-    assert (shares_KN3 > 0).all()
-    monkeypatch.setattr("repro.model.attention.MAX_ATTENTION_WEIGHTS", 1)
-    torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_computing_shares_changes_nothing(kind: str) -> None:
-    """A compiled backbone gives the same shares, too."""
+def test_computing_shares_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares sum to one, and do not depend on the size of the pieces. A compiled backbone gives the same."""
     model, texts = build_contextual(kind), draw_texts(3)
     backbone, vectors = model.second_stage_model.backbone, model.embed_texts(texts)
     config = backbone.model.config
     before = (config._attn_implementation, config.output_attentions)
     shares_KN3 = compute_attention_shares(model, texts)
+    torch.testing.assert_close(shares_KN3.sum(2), torch.ones(2, 3))
+    assert (shares_KN3 > 0).all()
     assert torch.equal(model.embed_texts(texts), vectors)
     assert (config._attn_implementation, config.output_attentions) == before and not model.training
     backbone.compile_forward("eager")
     compiled = backbone._compiled
-    torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3)
+    monkeypatch.setattr("repro.model.attention.MAX_ATTENTION_WEIGHTS", 1)
+    torch.testing.assert_close(compute_attention_shares(model, texts), shares_KN3, atol=1e-5, rtol=1e-4)
     assert backbone._compiled is compiled is not None
-
-
-def test_no_context_has_no_shares() -> None:
-    model = build_contextual("nomic").train()
-    compute_attention_shares(model, draw_texts(2))
-    model.context_CE = None
-    with pytest.raises(ValueError, match="no context is set"):
-        compute_attention_shares(model, draw_texts(2))
-    assert all(module.training for module in model.modules())
 
 
 def test_segments_cut_texts_at_their_length() -> None:
@@ -91,8 +75,7 @@ def test_segments_cut_texts_at_their_length() -> None:
             torch.testing.assert_close(segments[index], row[tokens].mean(0))
 
 
-@pytest.mark.parametrize("num_rows", [1, STEP - 1, STEP, STEP + 44, 3 * STEP])
-@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("num_rows", "has_bias"), [(STEP - 1, True), (STEP, False), (STEP + 44, True)])
 def test_linear_matches_torch(num_rows: int, has_bias: bool) -> None:
     torch.manual_seed(0)
     layer, rows_TI = nn.Linear(24, 40, bias=has_bias), torch.randn(num_rows, 24, requires_grad=True)

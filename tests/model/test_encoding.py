@@ -1,7 +1,6 @@
 """The interface of a model: setting a context, encoding texts, saving and loading. Also gradients of word vectors."""
 
 import json
-import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from repro.data.prompts import PROMPTS, with_prompt
+from repro.data.prompts import PROMPTS
 from repro.data.tokens import Tokens
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
@@ -23,7 +22,7 @@ from repro.model.modeling_cde import fill_context
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
 from repro.model.word_vectors import look_up_words
-from tests.model.samples import KINDS, build_small_model
+from tests.model.samples import build_small_model
 
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
 
@@ -52,10 +51,6 @@ def test_encoding_keeps_the_mode() -> None:
     model.set_context(TEXTS)
     np.testing.assert_array_equal(model.encode(TEXTS), model.encode(TEXTS))
     assert model.training
-
-
-def test_nothing_to_encode_gives_no_rows() -> None:
-    assert build_text_model(architecture="biencoder").encode([]).shape == (0, 16)
 
 
 @pytest.mark.parametrize(
@@ -106,20 +101,14 @@ def test_contexts_get_the_document_prompt() -> None:
     torch.testing.assert_close(with_task.context_CE, without.context_CE)
 
 
-def test_prompts_stand_in_front() -> None:
-    assert with_prompt(["rain"], "task", "query") == ["search_query: rain"]
-    assert with_prompt(["rain"], "none", "document") == ["rain"]
-    with pytest.raises(ValueError, match="passage"):
-        with_prompt(["rain"], "task", "passage")
-
-
 def test_texts_are_cut_to_length() -> None:
     tokens = build_text_model(max_tokens=5).tokenize(["one two three four five six"], "query")
     assert tokens.lengths.tolist() == [5]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+@pytest.mark.parametrize(
+    ("kind", "architecture"), [("nomic", "biencoder"), ("bert", "contextual"), ("modernbert", "contextual")]
+)
 def test_saved_model_loads_equal(tmp_path: Path, kind: str, architecture: str) -> None:
     model = build_small_model(backbone=kind, architecture=architecture, prompts="task")
     model.save_pretrained(tmp_path)
@@ -178,17 +167,7 @@ def test_meaningless_config_is_refused(field: str, value: str | int) -> None:
         ModelConfig(**({"architecture": "biencoder", "hidden_size": 16} | {field: value}))
 
 
-class Wide(Biencoder):
-    """A biencoder with wide vectors that take no time to compute."""
-
-    width = 512
-
-    def embed_texts(self, texts: Texts, context_CE: Tensor | None = None) -> torch.Tensor:
-        return texts.ids_NS.float().mean(1, keepdim=True) + torch.arange(self.width)
-
-
-@pytest.mark.parametrize("most", [0, 1, 3, 9])
-@pytest.mark.parametrize("num_words", [2, 400, 30_000])
+@pytest.mark.parametrize(("most", "num_words"), [(0, 2), (3, 2), (9, 30_000)])
 def test_order_is_by_length_then_bytes(most: int, num_words: int) -> None:
     """Ties keep their order, empty texts come first, and word 0 counts like any other."""
     rng = np.random.default_rng(most)
@@ -199,34 +178,6 @@ def test_order_is_by_length_then_bytes(most: int, num_words: int) -> None:
         expected = sorted(range(count), key=lambda n: (len(texts[n]), texts[n]))
         order = compute_canonical_order(tokens)
         assert order.tolist() == expected and order.dtype == np.int64
-
-
-def measure_peak_bytes(compute: Callable[[], Any]) -> tuple[Any, int]:
-    """Return a result and the peak of the memory that its computation allocates."""
-    tracemalloc.start()
-    result = compute()
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return result, peak
-
-
-def test_ordering_needs_little_memory() -> None:
-    count, length = 20_000, 6
-    ids = np.random.default_rng(0).integers(0, 30_000, count * length).astype(np.int32)
-    tokens = Tokens(ids, np.arange(count + 1, dtype=np.int64) * length)
-    _, peak = measure_peak_bytes(lambda: compute_canonical_order(tokens))
-    assert peak < ids.nbytes + 64 * count
-
-
-def test_vectors_lie_in_memory_once() -> None:
-    count = 20_000
-    model = Wide(ModelConfig(architecture="biencoder", hidden_size=16, num_heads=2, intermediate_size=24))
-    tokens = Tokens(np.arange(2 * count, dtype=np.int32), 2 * np.arange(count + 1))
-    model.encode_tokens(Tokens(tokens.ids[:4], tokens.offsets[:3]))  # memory of the first call is not counted
-    vectors, peak = measure_peak_bytes(lambda: model.encode_tokens(tokens))
-    assert vectors.nbytes == count * Wide.width * 4 and peak < 1.4 * vectors.nbytes
-    last = 2 * count - 1.5 + np.arange(Wide.width)
-    np.testing.assert_allclose(vectors[-1], last / np.linalg.norm(last), rtol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
@@ -302,20 +253,3 @@ def test_gradient_passes_saved_tensor_hooks() -> None:
     with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
         gradient = compute_gradient(look_up_words, draw_weights())
     torch.testing.assert_close(gradient, compute_gradient(nn.functional.embedding, draw_weights()))
-
-
-def test_computed_weights_are_left_to_torch() -> None:
-    weight_VD, reference_VD = draw_weights(), draw_weights()
-    look_up_words(IDS[0], weight_VD * 2).sum().backward()
-    nn.functional.embedding(IDS[0], reference_VD * 2).sum().backward()
-    torch.testing.assert_close(weight_VD.grad, reference_VD.grad)
-
-
-def test_frozen_weights_have_no_gradient() -> None:
-    assert not look_up_words(IDS[0], draw_weights().requires_grad_(False)).requires_grad
-
-
-def test_other_gradients_are_never_zero() -> None:
-    weight_VD = draw_weights()
-    with pytest.raises(RuntimeError, match="not have been used"):
-        torch.autograd.grad(look_up_words(IDS[0], weight_VD).sum(), weight_VD)

@@ -41,10 +41,11 @@ def compute_both_ways(
     return results
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("num_soft_prompts", [0, 3])
+@pytest.mark.parametrize(
+    ("lengths", "num_soft_prompts", "training"),
+    [([3, 9, 1, 3, 9, 7], 3, True), ([4, 4, 4], 0, False), ([2], 3, True), ([5, 4, 3, 2, 1], 0, True)],
+)
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
-@pytest.mark.parametrize("lengths", [[3, 9, 1, 3, 9, 7], [4, 4, 4], [2], [5, 4, 3, 2, 1]])
 def test_packed_texts_match_transformers(
     lengths: list[int], backbone: str, num_soft_prompts: int, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,16 +76,6 @@ def test_packed_texts_begin_at_first_position(
     torch.testing.assert_close(results[0], results[1], **CLOSE)
     moves = architecture == "contextual" or first_position > 0
     assert ((results[0] - results[2]).abs().max() > 1e-3) == moves
-
-
-@pytest.mark.parametrize("backbone", PACKED_KINDS)
-def test_packed_states_keep_their_places(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    embedder, texts = build_small_model(backbone=backbone, architecture="biencoder").embedder, make_texts([3, 1, 6, 3])
-    packed_NSD = embedder(*texts)
-    monkeypatch.setattr(Backbone, "packs", False)
-    assert texts.ids_NS.shape[1] == 8, "two columns are padding for every text"
-    kept_NS = texts.mask_NS.bool()
-    torch.testing.assert_close(packed_NSD[kept_NS], embedder(*texts)[kept_NS], **CLOSE)
 
 
 def test_packing_skips_transformers_forward(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,7 @@
 """Where weights come from: seeds, encoders in folders, word vectors and heads."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -116,12 +114,6 @@ def test_whole_minilm_matches_transformers() -> None:
     torch.testing.assert_close(states_NSD[is_token_NS], expected_NSD[is_token_NS], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{"backbone": "nomic"}, {"num_layers": 7}, {"hidden_size": 128, "num_heads": 4}])
-def test_misfitting_start_names_the_field(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(changes))):
-        fit_to_start(replace(MINILM, **changes), "minilm")
-
-
 def test_word_vectors_keep_neighbourhoods() -> None:
     full = load_file(get_minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
     projected = load_word_vectors(128)
@@ -181,11 +173,6 @@ def test_identity_heads_pass_states() -> None:
     for name, value in only_second.second_stage_model.output_projection.state_dict().items():
         assert torch.equal(value, identity[name])
     assert not torch.equal(only_second.first_stage_model.mlp[0].weight, torch.eye(16))
-
-
-def test_unknown_heads_are_refused() -> None:
-    with pytest.raises(ValueError, match="'open'"):
-        build_model(make_small_config(), heads="open")
 
 
 def test_chosen_rows_keep_columns() -> None:

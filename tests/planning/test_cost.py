@@ -29,8 +29,7 @@ from repro.spec import Run, base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records, run_folder
 from repro.text import GIB
-from repro.train.chunks import estimate_first_stage_bytes, estimate_second_stage_bytes
-from repro.train.switches import Switches
+from repro.train.performance import Switches, estimate_first_stage_bytes, estimate_second_stage_bytes
 from slurm.profiles import Profile
 from slurm.start import LEFT_OUT, start
 from tests.commands import ignore

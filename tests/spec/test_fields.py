@@ -32,12 +32,11 @@ from repro.spec import FIELDS, TRAINED, Run, base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.spec.run import CHOICES, CONTEXT_FIELDS, CONTEXTS
 from repro.train.batch_view import BatchViewer
-from repro.train.chunks import NARROW, WIDE
 from repro.train.feed import iter_step_feeds
 from repro.train.loss import LOSSES
-from repro.train.optimizer import make_optimizer
+from repro.train.performance import NARROW, WIDE
 from repro.train.setup import SAMPLERS, build_sampler, make_base_config, make_train_settings
-from repro.train.trainer import stages_for, take_step
+from repro.train.trainer import make_optimizer, stages_for, take_step
 from tests.commands import ignore
 from tests.model.samples import build_small_model
 from tests.train.fixtures import make_small_data
@@ -262,8 +261,8 @@ IMPLEMENTED: list[tuple[str, str, Iterable[str]]] = [
     ("heads", "repro.model.start.HEADS", HEADS),
     ("backbone", "repro.model.config.BACKBONES", BACKBONES),
     ("backbone", "repro.model.start.KINDS", PRETRAINED_KINDS.values()),
-    ("backbone", "repro.train.chunks.NARROW", NARROW),
-    ("backbone", "repro.train.chunks.WIDE", WIDE),
+    ("backbone", "repro.train.performance.NARROW", NARROW),
+    ("backbone", "repro.train.performance.WIDE", WIDE),
     ("pooling", "repro.model.modeling_cde.POOLINGS", POOLINGS),
     ("prompts", "repro.data.prompts.PROMPTS", PROMPTS),
     ("loss", "repro.train.loss.LOSSES", LOSSES),

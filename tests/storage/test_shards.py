@@ -43,8 +43,9 @@ def read_contents(folder: Path) -> dict[str, bytes]:
 
 
 def make_blocks_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce blocks and spans of texts, so that few texts fill many of them."""
+    """Reduce blocks, windows and spans of texts, so that few texts fill many of them."""
     monkeypatch.setattr(surrogate, "TEXTS_PER_BLOCK", 16)
+    monkeypatch.setattr(surrogate, "TEXTS_PER_WINDOW", 48)
     monkeypatch.setattr(surrogate, "TEXTS_PER_SPAN", 40)
 
 

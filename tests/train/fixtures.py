@@ -47,7 +47,7 @@ class Shuffled:
         return (self.seed, *divmod(step, NUM_PAIRS // self.batch_size))
 
 
-def mask_equal_remainders(pairs: np.ndarray) -> Filtered:
+def mask_equal_remainders(pairs: np.ndarray, number: int) -> Filtered:
     """Mask documents whose pair number is equal modulo 3. Only defined without hard negatives."""
     return Filtered(pairs[:, None] % 3 == pairs[None] % 3, float(pairs.mean()))
 

@@ -11,10 +11,10 @@ from repro.execute import execute
 from repro.model.contextual import ContextualModel
 from repro.spec import base, get_training_run
 from repro.spec.identity import get_training_id
-from repro.train.chunks import ChunkSizes
 from repro.train.feed import Batch, feed_batch
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import info_nce
+from repro.train.performance import ChunkSizes
 from repro.train.trainer import stages_for, train
 from tests.model.samples import KINDS, build_small_model
 from tests.train.fixtures import make_settings, make_small_data
@@ -28,8 +28,11 @@ def take_gradients(model: ContextualModel) -> dict[str, torch.Tensor]:
     return gradients
 
 
-@pytest.mark.parametrize("shape", [*({"backbone": kind} for kind in KINDS), {"tokens_per_document": 2}], ids=str)
-@pytest.mark.parametrize("sizes", [ChunkSizes(), ChunkSizes(3, 2)])
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [*(({"backbone": kind}, ChunkSizes()) for kind in KINDS), ({"tokens_per_document": 2}, ChunkSizes(3, 2))],
+    ids=str,
+)
 def test_blind_equals_full_dropout(shape: dict[str, Any], sizes: ChunkSizes) -> None:
     """A step without documents has the loss and gradients of a step with documents that are all dropped."""
     model = build_small_model(sequence_dropout=1.0, **shape).double().train()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import (
-    GISTEmbedLoss,
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
 )
@@ -27,9 +26,8 @@ from repro.stopping import Interrupted
 from repro.storage.paths import run_folder
 from repro.train.checkpoint import read_checkpoint, read_metrics
 from repro.train.loss import batch_loss, improved_contrastive, info_nce
-from repro.train.optimizer import make_optimizer
 from repro.train.setup import build_sampler, make_train_settings
-from repro.train.trainer import start_model
+from repro.train.trainer import make_optimizer, start_model
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 
@@ -41,12 +39,8 @@ NO_LABELS = torch.zeros(0)
 class StoredVectors(nn.Module):
     """A model of sentence-transformers that returns vectors of its features."""
 
-    def __init__(self, name: str = "vectors") -> None:
-        super().__init__()
-        self.name = name
-
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"sentence_embedding": features[self.name]}
+        return {"sentence_embedding": features["vectors"]}
 
     def get_embedding_dimension(self) -> int:
         return SIZE
@@ -82,10 +76,9 @@ def assert_same_gradients(loss: Loss, reference: Loss, columns: list[Tensor]) ->
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("num_negatives", [0, 1, 3])
+@pytest.mark.parametrize("num_negatives", [0, 3])
 @pytest.mark.parametrize(
-    ("loss", "widths"),
-    [("infonce", ()), ("infonce", (4, 8, 16)), ("infonce", (2, 16)), ("infonce", (4,)), ("icl", ()), ("icl", (4, 16))],
+    ("loss", "widths"), [("infonce", ()), ("infonce", (4, 8, 16)), ("infonce", (4,)), ("icl", ()), ("icl", (4, 16))]
 )
 def test_loss_matches_library(loss: str, widths: tuple[int, ...], num_negatives: int) -> None:
     options = {"directions": FOUR, "partition_mode": "joint"} if loss == "icl" else {}
@@ -95,36 +88,6 @@ def test_loss_matches_library(loss: str, widths: tuple[int, ...], num_negatives:
         lambda columns: batch_loss(*order_documents(columns), loss=loss, widths=widths, temperature=TEMPERATURE).loss,
         lambda columns: reference([{"vectors": column} for column in columns], NO_LABELS),
         draw_vectors(6, num_negatives, seed=1),
-    )
-
-
-def compute_gist_loss(columns: list[Tensor], guide: list[Tensor]) -> Tensor:
-    """Return GISTEmbed's loss on given vectors of model and guide."""
-    loss = GISTEmbedLoss.__new__(GISTEmbedLoss)
-    nn.Module.__init__(loss)
-    loss.model, loss.guide, loss.temperature = StoredVectors(), StoredVectors("guide"), TEMPERATURE
-    loss.similarity_fct, loss.cross_entropy_loss = nn.CosineSimilarity(dim=-1), nn.CrossEntropyLoss()
-    loss.margin_strategy, loss.margin, loss.must_retokenize = "absolute", 0.0, False
-    loss.contrast_anchors = loss.contrast_positives = True
-    loss.gather_across_devices = False
-    features = [{"vectors": column, "guide": guide_column} for column, guide_column in zip(columns, guide, strict=True)]
-    return loss(features, NO_LABELS)
-
-
-def test_filtered_loss_matches_gist_embed() -> None:
-    """GISTEmbed has three of the four directions, so the third is masked."""
-    columns, guide = draw_vectors(7, 0, seed=3), draw_vectors(7, 0, seed=4)
-    guide[0][1], guide[1][2] = guide[0][0] + 0.01, guide[1][3] + 0.01  # near neighbours, which are masked
-    vectors = tuple(torch.nn.functional.normalize(column, dim=1).numpy() for column in guide)
-    query_keys, document_keys = np.arange(7), np.arange(100, 107)
-    masked_BM = mask_false_negatives(document_keys, vectors[0] @ vectors[1].T)
-    masked = torch.from_numpy(mask_directions(query_keys, document_keys, masked_BM, vectors))
-    assert all(block.any() for block in masked.split(7, dim=1))
-    masked[:, 14:21] = True
-    assert_same_gradients(
-        lambda columns: improved_contrastive(*order_documents(columns), temperature=TEMPERATURE, masked_QK=masked).loss,
-        lambda columns: compute_gist_loss(columns, guide),
-        columns,
     )
 
 
@@ -186,8 +149,7 @@ def test_accuracy_is_of_widest_prefix() -> None:
     assert narrow < wide == float(batch_loss(queries, documents, widths=(8, 2)).accuracy)
 
 
-@pytest.mark.parametrize("widths", [(), (2, 4)])
-@pytest.mark.parametrize("num_negatives", [0, 1, 3])
+@pytest.mark.parametrize(("num_negatives", "widths"), [(0, ()), (3, (2, 4))])
 @pytest.mark.parametrize("loss", ["infonce", "icl"])
 def test_fully_masked_batch_learns_nothing(loss: str, num_negatives: int, widths: tuple[int, ...]) -> None:
     """The masked fraction is 1: entries that no sum contains, such as the pair itself, are not negatives."""
@@ -238,20 +200,6 @@ def test_run_trains_on_its_filtered_loss(tmp_path: Path) -> None:
     assert first["masked_fraction"] == pytest.approx(float(masked.sum()) / (size * num_terms), abs=1e-6)
     loss = torch.nn.functional.cross_entropy(scores, torch.arange(size))
     assert first["loss"] == pytest.approx(float(loss), rel=1e-4)
-
-
-def test_stopped_mixed_run_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = base("smoke", sampler="domain", mixing_alpha=0.5)
-    uninterrupted = execute(run, progress=ignore)
-    batches = [line["batch"] for line in read_metrics(run_folder(run_id(run)))]
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "other"))
-    with pytest.raises(Interrupted):
-        execute(run, should_stop=stop_after(5), progress=ignore)
-    resumed = execute(run, progress=ignore)
-    assert [line["batch"] for line in read_metrics(run_folder(run_id(run)))] == batches
-    assert {k: v for k, v in resumed.metrics.items() if "second" not in k} == {
-        k: v for k, v in uninterrupted.metrics.items() if "second" not in k
-    }
 
 
 def test_fifths_match_stopped_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes
 from repro.spec import Run, base
 from repro.train.batch_view import BatchViewer
-from repro.train.trainer import train_run
 from tests.commands import ignore
 from tests.data.files import write_rows
 
@@ -65,12 +64,6 @@ def test_first_negatives_are_used(tmp_path: Path) -> None:
     assert np.array_equal(rows, again)
 
 
-def test_corpus_without_negatives_is_refused(tmp_path: Path) -> None:
-    pairs = write_small_pairs(tmp_path / "pairs.arrow", [(), ()])
-    with pytest.raises(ValueError, match="mined_negatives='given': no pair of this corpus has negatives"):
-        write_given_negatives(pairs, pairs.domain_codes, tmp_path / "given.arrow", num_hard_negatives=1, seed=0)
-
-
 def test_training_sees_given_texts(run: Run) -> None:
     """Tokens, vectors and keys of a given text are those of the same text as the document of a pair."""
     inputs = Inputs(run)
@@ -116,14 +109,3 @@ def test_computed_vectors_are_the_stored_ones(run: Run, monkeypatch: pytest.Monk
     assert plain.embeddings("query") is None
     scores, expected = (BatchViewer(inputs, always_scores=True)(np.arange(16)).scores_BM for inputs in (plain, stored))
     assert scores == pytest.approx(expected, abs=5e-3)
-
-
-def test_run_with_given_negatives_is_trained(run: Run) -> None:
-    """A step reads 2 + 2 texts per pair. The numbers differ from those of mined negatives."""
-    inputs = Inputs(run)
-    inputs.build(ignore)
-    _, summary = train_run(inputs, progress=ignore)
-    mined = Inputs(base(run.scale, **{**vars(run), "mined_negatives": "below"}))
-    mined.build(ignore)
-    _, other = train_run(mined, progress=ignore)
-    assert summary.metrics["train/loss"] > 0 and summary.metrics["train/loss"] != other.metrics["train/loss"]

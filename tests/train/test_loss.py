@@ -13,9 +13,9 @@ from torch import nn
 
 from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
-from repro.train.chunks import ChunkSizes
 from repro.train.gradcache import Loss, Stages, StepTexts, add_gradients
 from repro.train.loss import batch_loss, improved_contrastive, info_nce
+from repro.train.performance import ChunkSizes
 from tests.model.samples import KINDS, build_small_model, draw_texts
 
 
@@ -136,7 +136,7 @@ SHAPES = [{"backbone": kind, "architecture": name} for kind in KINDS for name in
 @pytest.mark.parametrize("shape", [*SHAPES, {"tokens_per_document": 2}, {"tokens_per_document": 3}], ids=str)
 @pytest.mark.parametrize(
     ("num_texts", "num_contexts", "piece"),
-    [(7, 3, 100), (3, 6, 2), (5, 4, 100), (1, 1, 1), (1000, 2, 100), (4, 1000, 100), (1000, 1000, 4)],
+    [(3, 6, 2), (1, 1, 1), (1000, 2, 100), (1000, 1000, 4)],
 )
 def test_equals_plain_autograd(shape: dict[str, Any], num_texts: int, num_contexts: int, piece: int) -> None:
     model = build_small_model(sequence_dropout=0.0, **shape).double().train()
@@ -179,7 +179,7 @@ def set_dropout(model: ContextualModel, probability: float) -> ContextualModel:
     return model
 
 
-@pytest.mark.parametrize("sizes", [ChunkSizes(3, 2), ChunkSizes(4, 6), ChunkSizes(7, 1)])
+@pytest.mark.parametrize("sizes", [ChunkSizes(3, 2), ChunkSizes(7, 1)])
 @pytest.mark.parametrize("kind", ["nomic", "bert"])
 def test_dropout_matches_autograd(kind: str, sizes: ChunkSizes) -> None:
     """Replayed pieces repeat their dropout masks, and the global generator continues as after the first pass.

@@ -1,8 +1,12 @@
 """The fields of a run reach its training, and the training log reaches the record. Damaged logs are refused."""
 
+from __future__ import annotations
+
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,69 +14,36 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.batches.mask import compute_content_keys
-from repro.batches.mixing import MixedSampler
-from repro.batches.sampler import BatchSampler
 from repro.execute import execute
-from repro.model.start import build_model
 from repro.pipeline.inputs import Inputs
 from repro.records.store import has_record
 from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
-from repro.train.checkpoint import METRICS_FILE, MetricsLog
-from repro.train.setup import build_filter, build_sampler, check_model, make_model_config
-from repro.train.summary import make_step_reporter, summarise
-from repro.train.trainer import start_model, train_run
+from repro.train.checkpoint import METRICS_FILE, MetricsLog, read_metrics
+from repro.train.setup import build_filter, check_model
+from repro.train.summary import make_step_reporter, open_scalars, summarise
+from repro.train.trainer import train_run
 from tests.commands import ignore
 
-OTHER_MODEL = {"architecture": "contextual", "backbone": "bert", "hidden_size": 64}
-CODES = np.repeat([0, 1], [40, 60]).astype(np.int32)
-PAIRS = SimpleNamespace(domain_codes=CODES, domain_names=("a", "b"))
 
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"sampler": "random"}, {"sampler": "domain"}, {"sampler": "domain", "mixing_alpha": 0.3}, OTHER_MODEL],
-    ids=["random", "domain", "mixed", "another model"],
-)
-def test_batches_follow_the_seed(changes: dict[str, Any]) -> None:
-    """Only the sampler's fields matter. Models of other sizes train on the same batches."""
-    run = base("smoke", seed=3, **changes)
-    sampler = build_sampler(SimpleNamespace(run=run, pairs=PAIRS))
-    shape = {"batch_size": 16, "seed": 3}
-    if run.mixing_alpha is None:
-        expected: BatchSampler | MixedSampler = BatchSampler(run.sampler, CODES, **shape)
-    else:
-        expected = MixedSampler(CODES, alpha=0.3, **shape)
-    assert [sampler.at(step).tolist() for step in range(9)] == [expected.at(step).tolist() for step in range(9)]
-
-
-def test_first_weights_follow_the_seed(tmp_path: Path) -> None:
-    run = base("smoke", seed=3, heads="identity")
-    inputs = SimpleNamespace(run=run, first_phase=None)
-    weights = start_model(inputs, tmp_path, lambda: False, print).state_dict()
-    expected = build_model(make_model_config(run), seed=3, heads="identity").state_dict()
-    assert all(weight.equal(expected[name]) for name, weight in weights.items())
-
-
-@pytest.mark.parametrize(("name", "margin"), [("none", 0.0), ("surrogate", 0.5), ("surrogate", -0.5)])
-def test_batches_follow_the_filter(name: str, margin: float) -> None:
-    run, keys_N = base("smoke", filter=name, filter_margin=margin), compute_content_keys(list("abcadebf"))
-    vectors = {side: np.random.default_rng(len(side)).normal(size=(8, 4)) for side in ("query", "document")}
+def test_difficulty_is_sampled_at_paper_scales() -> None:
+    """If its vectors serve nothing else, they are read for all batches of every hundredth step."""
+    run, vectors = base("small", sampler="cluster", cluster_size=512, batches_a_step=2), np.eye(8, dtype=np.float32)
     inputs = SimpleNamespace(
         run=run,
-        document_keys=keys_N,
-        embeddings=vectors.__getitem__,
-        document_embeddings=lambda: vectors["document"],
-        given_negatives=None,
+        document_keys=np.arange(8),
+        embeddings=lambda side: vectors,
+        document_embeddings=lambda of_filter=False: vectors,
+        filter_embeddings=lambda side: vectors,
         negatives=None,
         known_positives=None,
     )
-    scores = vectors["query"] @ vectors["document"].T
-    is_same, is_near = keys_N[:, None] == keys_N, scores >= np.diag(scores)[:, None] + margin
-    expected = (is_same | (is_near & (name == "surrogate"))) & ~np.eye(8, dtype=bool)
-    np.testing.assert_array_equal(build_filter(inputs)(np.arange(8)).masked, expected)
+    compute = build_filter(inputs)
+    is_measured = [compute(np.arange(8), number).difficulty is not None for number in range(202)]
+    assert [number for number, measured in enumerate(is_measured) if measured] == [0, 1, 200, 201]
+    inputs.run = replace(run, filter_model=None)
+    assert build_filter(inputs)(np.arange(8), 5).difficulty == 0.0, "the filter has read the vectors"
 
 
 def test_loss_is_mean_of_last_tenth() -> None:
@@ -111,13 +82,6 @@ def test_rest_of_training_is_estimated(num_done: int, left: str) -> None:
 def test_width_without_even_heads_is_refused(hidden_size: int) -> None:
     with pytest.raises(ValueError, match=f"hidden_size={hidden_size}: use a multiple of 32"):
         check_model(base("smoke", hidden_size=hidden_size))
-
-
-@pytest.mark.parametrize("start", ["random", "words"])
-def test_starts_may_use_minilm_tokens(start: str) -> None:
-    run = base("smoke", start=start)
-    check_model(run)
-    assert make_model_config(run).tokenizer == "minilm"
 
 
 RUN = base("smoke", num_steps=4)
@@ -167,19 +131,45 @@ def test_damaged_log_makes_no_record(damage: str, log: Path) -> None:
     assert not has_record(get_local_records(), RUN)
 
 
-def test_whole_log_is_kept(log: Path) -> None:
-    """A whole log is not written again. A cut line after the last checkpoint is removed."""
-    before, content = log.stat().st_ino, log.read_text()
-    with MetricsLog(log.parent, 4):
-        assert log.stat().st_ino == before
-    log.write_text(content + '{"step": 5')
-    with MetricsLog(log.parent, 4):
-        assert log.read_text() == content
+def test_log_continues_after_a_cut_line(log: Path) -> None:
+    """A cut line after the last checkpoint is removed, and the next line follows the whole ones."""
+    content = log.read_text()
+    log.write_text(content + '{"step": 5, "lo')
+    with MetricsLog(log.parent, 4) as opened:
+        opened.append({"step": 5})
+    assert log.read_text() == content + '{"step": 5}\n'
+    assert len(read_metrics(log.parent)) == 5
+
+
+def test_scalars_are_written_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard receives the numbers of each line. A resumed run replaces those after its checkpoint."""
+    scalars: list[tuple[str, float, int]] = []
+
+    class Writer:
+        def __init__(self, folder: Path, purge_step: int) -> None:
+            assert (folder, purge_step) == (tmp_path / "tensorboard", 8)
+
+        def __enter__(self) -> Writer:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            scalars.append((name, value, step))
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    reported: list[dict[str, Any]] = []
+    line = {"step": 8, "loss": 0.5, "batch": "ab", "difficulty": None}
+    for value in ("", "1"):
+        monkeypatch.setenv("REPRO_TENSORBOARD", value)
+        with open_scalars(tmp_path, 7, reported.append) as on_step:
+            on_step(line)
+    assert scalars == [("train/loss", 0.5, 8)] and reported == [line, line]
 
 
 def test_first_process_reads_the_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others read nothing. On a network disk they may not see the last lines yet."""
-    monkeypatch.setattr("repro.train.trainer.rank", lambda: 1)
+    monkeypatch.setattr("repro.train.parallel.rank", lambda: 1)
     monkeypatch.setattr("repro.train.trainer._acquire_for_all", lambda folder: nullcontext())
     inputs = Inputs(RUN)
     inputs.build(ignore)

@@ -1,4 +1,4 @@
-"""How many texts keep their graph at the same time: estimates match measured memory, and budgets are kept."""
+"""Chunk sizes, switches and shares of processes: estimates match measured memory, and budgets are kept."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -19,15 +19,19 @@ from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.spec import base
-from repro.spec.identity import run_id
 from repro.stopping import Interrupted
-from repro.storage.paths import run_folder
-from repro.train import chunks, trainer
-from repro.train.chunks import ChunkSizes, choose_chunks, estimate_graph_bytes, read_chunks_variable
-from repro.train.gradcache import Stages, StepTexts, add_gradients
-from repro.train.loss import info_nce
-from repro.train.setup import check_model, measure_gpu_bytes
-from repro.train.switches import Switches
+from repro.train import parallel, performance, setup, trainer
+from repro.train.parallel import select_own_contexts
+from repro.train.performance import (
+    ChunkSizes,
+    Switches,
+    choose_chunks,
+    estimate_graph_bytes,
+    explain_indivisible,
+    list_own_places,
+    parse_switches,
+)
+from repro.train.setup import check_model, make_train_settings
 from repro.train.trainer import prepare
 from tests.commands import ignore
 
@@ -105,62 +109,35 @@ def test_estimated_bytes_match_measured(backbone: str, autocast: bool) -> None:
     for num_layers in (1, 3):
         config = replace(CONFIG, backbone=backbone, num_layers=num_layers, num_first_stage_layers=num_layers)
         second, first = measure_bytes_per_text(config, switches)
-        assert chunks.estimate_second_stage_bytes(config, switches) == pytest.approx(second, rel=0.02)
-        assert chunks.estimate_first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
+        assert performance.estimate_second_stage_bytes(config, switches) == pytest.approx(second, rel=0.02)
+        assert performance.estimate_first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
 
 
 def test_checkpointed_layers_keep_inputs() -> None:
-    switches, one_layer = Switches(checkpoint=True), chunks.NARROW["nomic"] * 128 + 2 * 24
+    switches, one_layer = Switches(checkpoint=True), performance.NARROW["nomic"] * 128 + 2 * 24
     for num_layers in (1, 3):
         config = replace(CONFIG, num_first_stage_layers=num_layers)
         _, first = measure_bytes_per_text(config, switches)
-        assert chunks.estimate_first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(first, rel=0.05)
+        assert performance.estimate_first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(
+            first, rel=0.05
+        )
 
 
-@pytest.mark.parametrize("scale", ["small", "large"])
-@pytest.mark.parametrize("gib", [16, 80, 141])
-def test_gpu_chunks_fill_their_share(scale: str, gib: int) -> None:
+@pytest.mark.parametrize(
+    ("scale", "gib", "num_passes"), [("small", 80, 1), ("small", 16, 2), ("large", 80, 2), ("large", 141, 2)]
+)
+def test_gpu_chunks_fill_their_share(scale: str, gib: int, num_passes: int) -> None:
+    """A step that fits half of the memory takes one pass. Otherwise one more text would exceed the share of its stage."""
     run, memory = base(scale, architecture="contextual"), gib * 2**30
-    sizes = choose_chunks(run, memory, Switches())
-    for num_texts, estimate_bytes in (
-        (sizes.texts, chunks.estimate_second_stage_bytes),
-        (sizes.contexts, chunks.estimate_first_stage_bytes),
-    ):
-        num_bytes = estimate_bytes(run, Switches())
-        assert num_texts * num_bytes <= chunks.SHARE * memory < (num_texts + 1) * num_bytes
-    assert sizes.texts < 2 * run.batch_size or scale == "small", "GradCache is used at large"
-
-
-def test_tiny_gpu_takes_a_few() -> None:
-    assert choose_chunks(base("large", architecture="contextual"), 2**20, Switches()) == ChunkSizes(4, 4)
-
-
-def test_cpu_keeps_its_sizes() -> None:
-    assert measure_gpu_bytes(torch.device("cpu")) is None
-    sizes = choose_chunks(base("large", architecture="contextual"), None, Switches())
-    assert (sizes.texts, sizes.contexts, sizes.on(torch.device("cpu"))) == (4096, 4096, ChunkSizes(64, 64, 64))
-
-
-def test_chunks_stay_within_budget() -> None:
-    switches, budget = Switches(autocast=False), 20 * 10**6
-    sizes, model = choose_chunks(CONFIG, budget, switches), build_prepared_model(CONFIG, switches)
-    saved_bytes: dict[str, list[int]] = {"first": [], "second": []}
-
-    def watch(name: str, stage: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def compute(*args: Any) -> Tensor:
-            if torch.is_grad_enabled():
-                saved_bytes[name].append(measure_saved_bytes(lambda: stage(*args), model.parameters()))
-            return stage(*args)
-
-        return compute
-
-    first, second = watch("first", model.first_stage), watch("second", model.second_stage)
-    step = StepTexts(make_texts(20, seed=1), make_texts(20, seed=2), make_texts(12, seed=3))
-    add_gradients(Stages(second, info_nce, first), step, sizes)
-    assert len(saved_bytes["second"]) > 4 and len(saved_bytes["first"]) > 1, "there are several chunks"
-    estimated = estimate_graph_bytes(CONFIG, sizes, switches, num_texts=40, num_contexts=12)
-    assert max(map(max, saved_bytes.values())) == pytest.approx(estimated, rel=0.1)
-    assert estimated <= chunks.SHARE * budget
+    num_texts = 2 * run.batch_size
+    sizes = choose_chunks(run, Switches(), num_texts=num_texts, gpu_bytes=memory)
+    assert sizes.hold(num_texts, run.num_contexts) == (num_passes == 1)
+    estimated = estimate_graph_bytes(run, sizes, Switches(), num_texts=num_texts, num_contexts=run.num_contexts)
+    assert estimated <= performance.STEP_SHARE * memory
+    if num_passes == 2:
+        num_bytes = performance.estimate_second_stage_bytes(run, Switches())
+        assert sizes.texts * num_bytes <= performance.GPU_CHUNK_SHARE * memory < (sizes.texts + 1) * num_bytes
+    assert choose_chunks(run, Switches(), num_texts=num_texts, gpu_bytes=2**20) == ChunkSizes(4, 4)
 
 
 def test_fitting_step_keeps_both_graphs() -> None:
@@ -174,41 +151,35 @@ def test_fitting_step_keeps_both_graphs() -> None:
     assert estimated == pytest.approx(measure_saved_bytes(compute_step, model.parameters()), rel=0.05)
 
 
-@pytest.mark.parametrize("text", ["64", "64,", "64,0", "64,-1", "64,128,256", "a,b", "6.4,1", "64;128", "9" * 5000])
+@pytest.mark.parametrize("text", ["64", "64,0", "64,128,256", "a,b", "6.4,1", "9" * 5000])
 def test_impossible_sizes_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRO_CHUNKS", text)
-    for read in (
-        read_chunks_variable,
-        lambda: check_model(SMOKE),
-        lambda: choose_chunks(CONFIG, 2**30, Switches()),
-        lambda: execute(SMOKE, progress=ignore),
-    ):
-        with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
-            read()
-    assert not run_folder(run_id(SMOKE)).exists()
+    with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
+        check_model(SMOKE)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])
 def test_small_steps_keep_the_direct_path(scale: str) -> None:
     """They fit even without free memory, so golden numbers do not depend on the machine."""
     run = base(scale, architecture="contextual")
-    assert choose_chunks(run, None, Switches(), free=0, num_texts=2 * run.batch_size) == ChunkSizes()
+    assert choose_chunks(run, Switches(), num_texts=2 * run.batch_size, free=0) == ChunkSizes()
 
 
 def test_cpu_chunks_keep_within_budget() -> None:
     """The chunks of a large step fill half of the free memory. One more text would not fit."""
     mini = base("desk", architecture="contextual", backbone="bert", num_layers=6, hidden_size=384)
     switches, free = Switches(autocast=False), 3 * 2**30
-    sizes = choose_chunks(mini, None, Switches(), free=free, num_texts=256)
-    bytes_per_text = chunks.estimate_second_stage_bytes(mini, switches)
+    sizes = choose_chunks(mini, Switches(), num_texts=256, free=free)
+    bytes_per_text = performance.estimate_second_stage_bytes(mini, switches)
     assert sizes.texts < 256 and sizes.texts * bytes_per_text <= free / 2 < (sizes.texts + 1) * bytes_per_text
-    assert choose_chunks(mini, None, Switches(), free=2**34, num_texts=256) == ChunkSizes()
+    assert choose_chunks(mini, Switches(), num_texts=256, free=2**34) == ChunkSizes()
+    assert sizes.on(torch.device("cpu")) == ChunkSizes(64, 64, 64)
 
 
 def test_resumed_run_keeps_its_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the free memory has changed, a resumed run still uses the stored sizes and repeats the losses."""
     run = replace(SMOKE, num_steps=4)
-    monkeypatch.setattr(chunks, "MIN_BUDGET_BYTES", 0)
+    monkeypatch.setattr(performance, "MIN_BUDGET_BYTES", 0)
     monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
     uninterrupted = execute(run, progress=ignore)
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "resumed"))
@@ -222,7 +193,48 @@ def test_resumed_run_keeps_its_chunks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert uninterrupted.metrics["train/loss"] == resumed.metrics["train/loss"]
 
 
-def test_record_names_given_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "chunks" not in execute(SMOKE, progress=ignore).provenance["training"]
-    monkeypatch.setenv("REPRO_CHUNKS", " 5, 3 ")
-    assert execute(replace(SMOKE, seed=1), progress=ignore).provenance["training"]["chunks"] == "5,3"
+def test_words_set_switches() -> None:
+    assert parse_switches("") == Switches()
+    switches = parse_switches("compile no-fused checkpoint")
+    assert switches == Switches(fused=False, compile=True, checkpoint=True)
+    assert set(switches.words) == {"no-fused", "compile", "checkpoint"}
+    with pytest.raises(ValueError, match="REPRO_SWITCHES has 'bf16'"):
+        parse_switches("bf16")
+
+
+@pytest.mark.parametrize(("num_contexts", "share"), [(512, 64), (9, 2), (1, 1)])
+def test_processes_share_the_contexts(monkeypatch: pytest.MonkeyPatch, num_contexts: int, share: int) -> None:
+    """The parts of all processes, in order of rank, start with all contexts in order. Only filler comes after them."""
+    places, parts = np.random.default_rng(0).permutation(num_contexts), []
+    monkeypatch.setattr(parallel, "count_processes", lambda: 8)
+    for process in range(8):
+        monkeypatch.setattr(parallel, "rank", lambda process=process: process)
+        parts.append(select_own_contexts(places))
+    assert {len(part) for part in parts} == {share}
+    assert np.concatenate(parts)[:num_contexts].tolist() == places.tolist()
+
+
+def test_processes_take_whole_batches() -> None:
+    dealt = [list(list_own_places(8, rank=rank, num_processes=4)) for rank in range(4)]
+    assert dealt == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    for batches_a_step, num_processes in ((1, 2), (8, 16), (8, 3)):
+        assert list(list_own_places(batches_a_step, rank=1, num_processes=num_processes)) == list(range(batches_a_step))
+
+
+def test_indivisible_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a first phase is trained."""
+    run = base("smoke", batches_a_step=2, pretraining_corpus="planted-tiny", num_pretraining_steps=5)
+    assert run.batch_size == 16
+    assert not any(explain_indivisible(run, num_processes) for num_processes in (1, 2, 4, 16))
+    monkeypatch.setattr(setup, "count_processes", lambda: 3)
+    with pytest.raises(ValueError, match="a batch of 16 cannot be shared equally by 3 processes"):
+        check_model(run)
+
+
+@pytest.mark.parametrize(("batches_a_step", "num_steps"), [(1, 21), (2, 10), (4, 5)])
+def test_epochs_drop_partial_steps(batches_a_step: int, num_steps: int) -> None:
+    """Three epochs of seven batches."""
+    run = base("smoke", num_steps=None, num_epochs=3, batches_a_step=batches_a_step)
+    assert make_train_settings(run, 7).num_steps == num_steps
+    with pytest.raises(ValueError, match="num_epochs=3 of 7 batches are less than one step"):
+        make_train_settings(replace(run, batches_a_step=22), 7)
