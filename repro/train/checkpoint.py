@@ -120,7 +120,6 @@ def read_state(folder: Path) -> TrainState | None:
     if not path.is_file():
         return None
     try:
-        # As numpy, because a sweep reads progress without loading torch. Only the header is read.
         with safe_open(path, "np") as file:
             return TrainState(**json.loads(file.metadata()["state"]))
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -158,11 +157,12 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
 def read_checkpoint_step(folder: Path) -> int:
     """Return the number of steps in the checkpoint of a folder, or 0 if it is missing or damaged."""
     try:
-        state = read_state(folder)
-    except (OSError, ValueError):
+        # As numpy, because a sweep reads progress without loading torch. Only the header is read.
+        with safe_open(folder / CHECKPOINT_FILE, "np") as file:
+            return int(json.loads(file.metadata()["state"])["step"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         # the training run itself reports the damage
         return 0
-    return state.step if state else 0
 
 
 def describe_session(from_step: int, switches: Switches, num_processes: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_blind_run_is_scored_under_null() -> None:
 
 def test_random_context_is_training_text() -> None:
     """It is drawn by `context_seed`, equal for all collections, and as large as the in-corpus context."""
-    run = base("smoke", architecture="contextual", num_steps=4, test_contexts="own+wrong+random+null")
+    run = base("smoke", architecture="contextual", num_steps=0, test_contexts="own+wrong+random+null")
     record = execute(run)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for row in record.provenance["suite"]["contexts"]:
@@ -98,7 +98,7 @@ def test_random_context_is_training_text() -> None:
     assert "context_effect/own_minus_random/mean/difference" in record.metrics
     gap = record.metrics["planted/mean/ndcg_at_10"] - record.metrics["planted+random/mean/ndcg_at_10"]
     assert record.metrics["context_effect/own_minus_random/mean/difference"] == pytest.approx(gap, abs=1e-6)
-    other_seed = execute(base("smoke", architecture="contextual", num_steps=4, test_contexts="random", context_seed=1))
+    other_seed = execute(base("smoke", architecture="contextual", num_steps=0, test_contexts="random", context_seed=1))
     assert {row["ids_sha256"] for row in other_seed.provenance["suite"]["contexts"]} != {hashed}
     with pytest.raises(ValueError, match="use 'wrong' instead of 'random'"):
         base("smoke", architecture="contextual", measure="mteb", test_contexts="random")

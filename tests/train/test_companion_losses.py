@@ -27,7 +27,7 @@ from repro.storage.paths import run_folder
 from repro.train.checkpoint import read_checkpoint, read_metrics
 from repro.train.loss import batch_loss, improved_contrastive, info_nce
 from repro.train.setup import build_sampler, make_train_settings
-from repro.train.trainer import make_optimizer, start_model
+from repro.train.trainer import make_optimizer, start_model, train_run
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 
@@ -163,7 +163,7 @@ def test_fully_masked_batch_learns_nothing(loss: str, num_negatives: int, widths
 
 
 FILTERED = base(
-    "smoke", loss="icl", sampler="cluster", cluster_size=8, packing="greedy", filter="surrogate", filter_margin=-0.1
+    "smoke", loss="icl", sampler="cluster", cluster_size=8, filter="surrogate", filter_margin=-0.1, num_steps=3
 )
 
 
@@ -175,9 +175,10 @@ def one_thread() -> None:
 
 def test_run_trains_on_its_filtered_loss(tmp_path: Path) -> None:
     """The first loss of a run follows from its texts, surrogate vectors, margin and temperature."""
-    execute(FILTERED, progress=ignore)
-    first = read_metrics(run_folder(run_id(FILTERED)))[0]
     inputs = Inputs(FILTERED)
+    inputs.build(ignore)
+    train_run(inputs, progress=ignore)
+    first = read_metrics(run_folder(run_id(FILTERED)))[0]
     batch_B = build_sampler(inputs).at(0)
     model = start_model(inputs, tmp_path, lambda: False, ignore).train()
     vectors, filters, texts = [], [], []

@@ -20,8 +20,9 @@ from safetensors.torch import load_file, save_file
 from repro.model.contextual import Model
 from repro.stopping import Interrupted
 from repro.train import feed, trainer
-from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics
+from repro.train.checkpoint import CHECKPOINT_FILE, TrainState, read_metrics, read_state
 from repro.train.feed import TrainData
+from repro.train.performance import ChunkSizes
 from repro.train.trainer import compute_learning_rate, train
 from tests.model.samples import build_small_model
 from tests.storage.test_tensor_files import flip_bits
@@ -66,6 +67,8 @@ def assert_resumes_as(uninterrupted: tuple[dict[str, torch.Tensor], list[dict[st
 def test_stopped_training_resumes_exactly(tmp_path: Path, uninterrupted: Any) -> None:
     with pytest.raises(Interrupted, match="after step 4 of 10"):
         run(tmp_path, should_stop=stop_after(4))
+    state = read_state(tmp_path)
+    assert state is not None and (state.step, state.chunks) == (4, ChunkSizes().words)
     assert assert_resumes_as(uninterrupted, tmp_path) == [5, 6, 7, 8, 9, 10]
 
 

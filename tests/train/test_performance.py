@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from repro.execute import execute
 from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.spec import base
-from repro.stopping import Interrupted
-from repro.train import parallel, performance, setup, trainer
+from repro.train import parallel, performance, setup
 from repro.train.parallel import select_own_contexts
 from repro.train.performance import (
     ChunkSizes,
@@ -33,7 +30,6 @@ from repro.train.performance import (
 )
 from repro.train.setup import check_model, make_train_settings
 from repro.train.trainer import prepare
-from tests.commands import ignore
 
 CONFIG = ModelConfig(
     architecture="contextual",
@@ -173,24 +169,8 @@ def test_cpu_chunks_keep_within_budget() -> None:
     bytes_per_text = performance.estimate_second_stage_bytes(mini, switches)
     assert sizes.texts < 256 and sizes.texts * bytes_per_text <= free / 2 < (sizes.texts + 1) * bytes_per_text
     assert choose_chunks(mini, Switches(), num_texts=256, free=2**34) == ChunkSizes()
+    assert choose_chunks(mini, Switches(), num_texts=256, free=free, stored="5,3") == ChunkSizes(5, 3), "a resumed run"
     assert sizes.on(torch.device("cpu")) == ChunkSizes(64, 64, 64)
-
-
-def test_resumed_run_keeps_its_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the free memory has changed, a resumed run still uses the stored sizes and repeats the losses."""
-    run = replace(SMOKE, num_steps=4)
-    monkeypatch.setattr(performance, "MIN_BUDGET_BYTES", 0)
-    monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 200_000)
-    uninterrupted = execute(run, progress=ignore)
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "resumed"))
-    lines: list[str] = []
-    with pytest.raises(Interrupted):
-        execute(run, should_stop=lambda: bool(lines), progress=lines.append)
-    monkeypatch.setattr(trainer, "measure_free_bytes", lambda: 2**40)
-    resumed = execute(run, progress=ignore)
-    sizes = [record.provenance["training"]["chunks"] for record in (uninterrupted, resumed)]
-    assert sizes[0] == sizes[1] != ChunkSizes().words
-    assert uninterrupted.metrics["train/loss"] == resumed.metrics["train/loss"]
 
 
 def test_words_set_switches() -> None:
