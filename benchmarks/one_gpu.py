@@ -33,13 +33,11 @@ from repro.data.tokens import get_minilm_folder
 from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.spec import base
-from repro.train.chunks import choose_chunks, estimate_graph_bytes
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts
-from repro.train.optimizer import make_optimizer
+from repro.train.performance import Switches, choose_chunks, estimate_graph_bytes
 from repro.train.setup import TrainSettings, device, make_base_config, measure_gpu_bytes, measure_memory_bytes
-from repro.train.switches import Switches
-from repro.train.trainer import prepare, take_step
+from repro.train.trainer import make_optimizer, prepare, take_step
 
 NUM_STEPS = 10
 GTR = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12, "vocab_size": 32_128}
@@ -69,7 +67,7 @@ def measure_step(scale: str, architecture: str, batch_size: int, *, is_tiny: boo
 
     num_contexts = config.num_contexts if architecture == "contextual" else 0
     texts = StepTexts(draw(batch_size), draw(batch_size), draw(num_contexts) if num_contexts else None)
-    chunks = choose_chunks(config, measure_gpu_bytes(gpu), switches)
+    chunks = choose_chunks(config, switches, num_texts=2 * batch_size, gpu_bytes=measure_gpu_bytes(gpu))
     options: dict[str, Any] = {"num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
     settings = TrainSettings(run_id="gpu", chunks=chunks, switches=switches, seed=0, **options)
     optimizer, seconds = make_optimizer(model, settings), []
