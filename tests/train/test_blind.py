@@ -100,5 +100,5 @@ def test_random_context_is_training_text() -> None:
     assert record.metrics["context_effect/own_minus_random/mean/difference"] == pytest.approx(gap, abs=1e-6)
     other_seed = execute(base("smoke", architecture="contextual", num_steps=0, test_contexts="random", context_seed=1))
     assert {row["ids_sha256"] for row in other_seed.provenance["suite"]["contexts"]} != {hashed}
-    with pytest.raises(ValueError, match="use 'wrong' instead of 'random'"):
+    with pytest.raises(ValueError, match="test_contexts='random' with measure='mteb'"):
         base("smoke", architecture="contextual", measure="mteb", test_contexts="random")
