@@ -100,15 +100,11 @@ def _list_same_questions(judged: Judgement) -> Iterator[tuple[str, str]]:
 
 
 def _list_next_steps(judged: Judgement, unit: str) -> Iterator[tuple[str, str]]:
-    """Yield the notes on a judged claim, the effects in local records, and the seeds that would decide it."""
+    """Yield the notes on a judged claim, and the effects in local records."""
     for note in filter(None, (judged.claim.caveat, judged.note)):
         yield "note", note
     if judged.yours:
         yield "yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"
-    if judged.word == "OPEN" and judged.seeds and not isinstance(judged.claim, Correlation):
-        needed = judged.estimate_seeds()
-        seeds = "more than 1000 seeds" if needed is None else f"{needed} seeds in all"
-        yield "to decide", f"{seeds}, at today's effect, for a power of 80 %"
 
 
 def _format_rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -38,10 +38,9 @@ from repro.statistics.contrasts import (
 )
 from repro.statistics.units import AbsentDatasetError, average_by_part
 
-ALPHA, POWER = 0.05, 0.8
+ALPHA = 0.05
 MIN_CORRELATION_SETTINGS = 5
 """Settings that a correlation needs for an interval."""
-MAX_SEEDS = 1000
 HOLDS, DIFFERS, SMALL, OPEN = WORDS = ("HOLDS", "DIFFERS", "SMALL", "OPEN")
 TENTATIVE, DESCRIPTIVE, NOT_RUN, OTHER_SCALE = ("tentative", "descriptive", "not run", "other scale")
 """States of a claim that has no word."""
@@ -91,7 +90,6 @@ class Judgement:
     num_runs: int = 0
     is_small: bool = False
     p: float | None = None  # of a headline claim, corrected by Holm
-    level: float = ALPHA  # of a headline claim, that of its rank in the Holm family
     blind: Comparison | None = None  # compared with the context-blind model
     yours: tuple[float, ...] = ()  # the same effects from the reader's own records
     note: str = ""
@@ -133,34 +131,6 @@ class Judgement:
         thresholds = _get_thresholds(self.claim)
         excluded = (comparison.excludes(threshold) for comparison in self.comparisons for threshold in thresholds)
         return self.word == OPEN and self.p is not None and all(excluded)
-
-    def estimate_seeds(self) -> int | None:
-        """Return the seeds for 80 % power at the current effect, or None above 1000 or if the claim is not OPEN.
-
-        For a headline claim the level is that of its rank in the Holm family today.
-        """
-        if self.word != OPEN or not self.seeds or isinstance(self.claim, Correlation):
-            return None
-        from statsmodels.stats.power import TTestPower
-
-        num_seeds = []
-        thresholds = _get_thresholds(self.claim)
-        for comparison in self.comparisons:
-            deviation = float(np.std(comparison.by_seed, ddof=1))
-            # a comparison that already excludes its thresholds needs no more seeds
-            excludes_all = all(comparison.excludes(threshold) for threshold in thresholds)
-            if not deviation or (excludes_all and not self.is_opened_by_holm):
-                continue
-            # The weakest comparison decides. The smallest gap is the hardest one to exclude.
-            gap = min(abs(comparison.effect - threshold) / deviation for threshold in thresholds)
-            # A search over all sizes, because `solve_power` may not converge for very small effects.
-            sizes = np.arange(2, MAX_SEEDS + 1)
-            # The power is NaN at some sizes, so the sizes are not searched by bisection.
-            enough = sizes[TTestPower().power(gap, sizes, self.level) >= POWER]
-            if not len(enough):
-                return None
-            num_seeds.append(int(enough[0]))
-        return max(num_seeds, default=None)
 
 
 def _scale(value: Any, factor: float) -> Any:
@@ -408,9 +378,8 @@ def _correct_headlines(judgements: list[Judgement], scale: str) -> list[Judgemen
 
     p_values = [_get_p_of_word(judgements[index]) for index in family]
     corrected = multipletests(p_values, ALPHA, method="holm")[1]
-    ranks = np.argsort(np.argsort(p_values, kind="stable"))
-    for index, p, rank in zip(family, corrected, ranks.tolist(), strict=True):
-        judged = replace(judgements[index], p=float(p), level=ALPHA / (len(family) - rank))
+    for index, p in zip(family, corrected, strict=True):
+        judged = replace(judgements[index], p=float(p))
         if judged.word in (HOLDS, DIFFERS) and p >= ALPHA:
             judged = replace(judged, word=OPEN, is_small=False)
         judgements[index] = judged

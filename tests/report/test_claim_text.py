@@ -50,12 +50,6 @@ def test_comparisons_have_distinct_names() -> None:
             assert len(set(names)) == len(names), claim.id
 
 
-def test_open_claim_names_seeds_needed() -> None:
-    by_claim = {judgement.claim.id: judgement for judgement in judgements(find_experiment("figure14"), "desk")}
-    (line,) = (line for line in explain_claim("F14.a", "desk") if "80 %" in line)
-    assert by_claim["F14.a"].word == "OPEN" and str(by_claim["F14.a"].estimate_seeds()) in line
-
-
 def test_why_explains_a_claim() -> None:
     """At a scale that cannot judge a claim, it names the one that asks the same there."""
     assert run_command("why", "F4.a").startswith("F4.a at desk: ")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.power import TTestPower
 
 from experiments.e01_table1 import TABLE
 from repro.records.store import Record, write_record
@@ -340,24 +339,6 @@ def test_own_number_comes_without_word(tmp_path: Path, records: list[Record]) ->
     judgement = judge(make_order(), records, runs, yours=yours)
     assert judgement.yours == pytest.approx((0.02,)) and judgement.effect == pytest.approx(0.053)
     assert judge(make_order(), records, yours=yours[:1]).yours == ()
-
-
-@pytest.mark.parametrize(("headlines", "level"), [((), 0.05), (("desk",), 0.05 / 3)])
-def test_open_claim_has_80_percent_power(headlines: tuple[str, ...], level: float, tmp_path: Path) -> None:
-    """The level of a headline claim is that of its rank in the family, although its corrected p is capped at 1."""
-    gains = [0.02, -0.01, 0.03, -0.02, 0.01]
-    records = write_pairs(tmp_path, gains)
-    runs = [*(record.run for record in records), *grid(base("desk"), sampler="cluster", cluster_size=64, seed=SEEDS)]
-    others = [make_order(f"X.{letter}", better="cluster", headlines=headlines) for letter in "yz"]
-    judgement, *_ = judge_claims([make_order(headlines=headlines), *others], records, runs)
-    assert judgement.p == (1 if headlines else None)
-    num_seeds = judgement.estimate_seeds()
-    size = np.mean(gains) / np.std(gains, ddof=1)
-    assert judgement.word == "OPEN" and num_seeds is not None
-    powers = [TTestPower().power(size, number, level) for number in (num_seeds - 1, num_seeds)]
-    assert powers[0] < 0.8 <= powers[1]
-    harder = replace(judgement.comparisons[0], effect=0.7 * judgement.comparisons[0].effect)
-    assert num_seeds < (replace(judgement, comparisons=(*judgement.comparisons, harder)).estimate_seeds() or 0)
 
 
 def test_printed_value_is_subtracted(records: list[Record]) -> None:
