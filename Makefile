@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The local queue executes the missing runs in parallel. The artefact module then shows the table from their records.
 table1: $(READY)
-	@$(BIN)/python -m repro launch table1 --on local --retry
+	@$(BIN)/python -m repro launch table1 --retry
 	$(BIN)/python -m repro.table1
 
 test: $(READY)

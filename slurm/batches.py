@@ -7,9 +7,8 @@ together respect the profile's `num_at_once`, and so do the arrays of runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from repro.storage.shards import find_parent_stage
 from slurm.sweep import Task
@@ -32,60 +31,40 @@ class Batch:
 
 
 def order_batches(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
-    """Return the batches in submission order: first the stages, then the arrays of runs.
-
-    All arrays together run at most `num_at_once` jobs. Each array gets an equal share. If there are more arrays than
-    slots, or if runs depend on other runs, later arrays wait for earlier ones to end.
-    """
-    keys = _compute_sort_keys(tasks)
-    runs = sorted((task for task in tasks if task.item.kind == "run"), key=lambda task: keys[task.name])
-    groups = [tuple(group) for _, group in groupby(runs, key=lambda task: keys[task.name])]
-    arrays = [array for group in groups for array in _split(group, max_array_size)]
-    names = [f"runs {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
-    num_independent = sum(keys[array[0].name][0] == keys[runs[0].name][0] for array in arrays)
-    run_batches = _share_slots(names, arrays, num_at_once, num_independent)
-    return [*_list_stage_batches(tasks, max_array_size, num_at_once), *run_batches]
-
-
-def _compute_sort_keys(tasks: Sequence[Task]) -> dict[str, tuple[int, list[str]]]:
-    """Return the sort key of each task: its depth in the chain of runs it waits for, then the stages it needs."""
-    depth: dict[str, int] = {}
+    """Return the batches in submission order: first the stages, each after its shards, then the arrays of runs."""
+    depth: dict[str, int] = {}  # of a run in the chain of runs that wait for each other
+    stages: list[Batch] = []
+    shards: dict[str, list[Task]] = {}  # by the name of the whole stage
+    runs: dict[tuple[int, tuple[str, ...]], list[Task]] = {}  # by depth and needed stages
     for task in tasks:
-        depth[task.name] = max((depth.get(maker, 0) + 1 for maker in task.after), default=0)
-    return {task.name: (depth[task.name], sorted(task.needs)) for task in tasks}
+        if task.item.kind == "run":
+            depth[task.name] = max((depth.get(maker, 0) + 1 for maker in task.after), default=0)
+            runs.setdefault((depth[task.name], tuple(sorted(task.needs))), []).append(task)
+        elif parent := find_parent_stage(task.name):
+            shards.setdefault(parent, []).append(task)
+        else:
+            stages.append(Batch(task.name, (task,), 1))
+    stages += _make_arrays("shards", list(shards.values()), depth, max_array_size, num_at_once)
+    position = {task.name: index for index, task in enumerate(tasks)}
+    stages.sort(key=lambda batch: position[batch.tasks[0].name])
+    return stages + _make_arrays("runs", [runs[key] for key in sorted(runs)], depth, max_array_size, num_at_once)
 
 
-def _list_stage_batches(tasks: Sequence[Task], max_array_size: int, num_at_once: int) -> list[Batch]:
-    """Return the batches of stages in order. The arrays of a stage's shards come before the stage."""
-    stages = (task for task in tasks if task.item.kind == "stage")
-    groups = [tuple(group) for _, group in groupby(stages, key=lambda task: find_parent_stage(task.name) or task.name)]
-    names: list[str] = []
-    arrays: list[tuple[Task, ...]] = []
-    for group in groups:
-        shard_arrays = _split([task for task in group if find_parent_stage(task.name)], max_array_size)
-        arrays += shard_arrays
-        for number, array in enumerate(shard_arrays, 1):
-            names.append(f"shards {number} of {len(shard_arrays)} of {find_parent_stage(array[0].name)}")
-    shards = _share_slots(names, arrays, num_at_once, len(arrays))
-    batches: list[Batch] = []
-    for group in groups:
-        batches += [batch for batch in shards if batch.tasks[0] in group]
-        batches += [Batch(task.name, (task,), 1) for task in group if not find_parent_stage(task.name)]
-    return batches
-
-
-def _split(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
-    return [tuple(tasks[start : start + size]) for start in range(0, len(tasks), size)]
-
-
-def _share_slots(
-    names: Sequence[str], arrays: Sequence[tuple[Task, ...]], num_at_once: int, num_independent: int
+def _make_arrays(
+    kind: str, groups: Sequence[Sequence[Task]], depth: Mapping[str, int], size: int, num_at_once: int
 ) -> list[Batch]:
-    """Return array batches: the first ones share the slots, and each later one reuses the slots of an earlier one."""
+    """Return arrays of at most `size` tasks that together run at most `num_at_once` jobs.
+
+    Each array gets an equal share. If there are more arrays than slots, or if runs depend on other runs, later arrays wait
+    for earlier ones to end.
+    """
+    arrays = [tuple(group[start : start + size]) for group in groups for start in range(0, len(group), size)]
+    names = [f"{kind} {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
     if sum(map(len, arrays)) <= num_at_once:
         return [Batch(name, array, len(array)) for name, array in zip(names, arrays, strict=True)]
+    levels = [depth.get(array[0].name, 0) for array in arrays]
     # Each lane is a chain of arrays that run one after another, so at most one array of a lane is active.
-    lanes = max(1, min(num_independent, num_at_once))
+    lanes = min(levels.count(levels[0]), num_at_once)
     # The first array of each lane waits for none, each later one for the array before it in its lane.
     predecessors = [*[""] * lanes, *names]
     return [

@@ -6,37 +6,31 @@ The same class serves as a task of Slurm (through submitit), as a child of the l
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
-from types import FrameType
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
 from repro.planning.cost import list_training_phases, list_trainings
-from repro.records.provenance import compute_source_digest, get_code_identity
+from repro.records.provenance import compute_source_digest
 from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import RUN_ID, get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
-from repro.storage.lease import Lease, acquire_unless_alive, get_last_owner, get_live_owner
+from repro.storage.lease import Lease, acquire, get_last_owner, get_live_owner
 from repro.storage.paths import get_local_records, run_folder
-from repro.storage.platform_info import measure_peak_bytes
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 from slurm.ranks import any_rank, join_ranks
-from slurm.scheduler import explain_stop_signal
 from slurm.signals import Stop, handle_stop_signals, log_line
 from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
 
-# At these scales a run may only execute with the code it was launched with.
-CAREFUL_SCALES = ("small", "large")
-POLL_SECONDS = 2.0
+POLL_SECONDS = 1.0
 UNLIMITED = 10**9
 CANCELLED = "it was cancelled"
 
@@ -51,8 +45,7 @@ class Job:
     num_shards: int = 1  # number of shards that the stage is merged from
     num_processes: int = 1  # on all nodes together, each of which executes this job
     max_requeues: int = 10  # consecutive interruptions without progress
-    # Code identity and source digest at launch.
-    launched_with: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""  # digest of the code at launch, which must not change. Empty: any code
 
     @property
     def item(self) -> WorkItem:
@@ -84,8 +77,8 @@ class Job:
         phases = list_training_phases(run_from_fields(self.run))
         return sum(read_checkpoint_step(run_folder(get_training_id(phase))) for phase in phases)
 
-    def __call__(self, stop: Stop, *, where: JobState) -> str:
-        """Do the work under its lease. Return "done", or "held" if a live owner elsewhere is doing it.
+    def __call__(self, stop: Stop, *, where: JobState) -> None:
+        """Do the work under its lease, or wait while another process does it.
 
         `where` identifies this job and its log. Raises Stopped if it was interrupted and can resume. Any other error is
         recorded with its traceback and re-raised.
@@ -95,26 +88,20 @@ class Job:
             # A stage acquires its own lease and waits if another process is building it.
             if not self.is_done:
                 with self._record_outcome(state, stop):
-                    self._build_stage(stop, where.job_id)
-            return "done"
+                    self._build_stage(stop)
+            return
         with join_ranks(self.num_processes):
             # Rank 0 decides for all, because the others may see files later.
-            is_recorded = self.is_first and self.is_done
-            if any_rank(is_recorded, self.num_processes):
-                return "done"
-            lease = _wait_for_lease(self.item, state, stop) if self.is_first else None
-            if not any_rank(lease is not None, self.num_processes):
-                return "held"
+            lease = _wait_for_lease(self.item, stop) if self.is_first else None
             with lease or nullcontext():
                 # Another process may have finished it before this one acquired the lease.
                 if any_rank(self.is_first and self.is_done, self.num_processes):
-                    return "done"
+                    return
                 with self._record_outcome(state, stop):
                     if lease is not None:
                         # The lease polls for cancellation from its own thread, also while a step takes minutes.
                         lease.on_beat = lambda: _stop_if_cancelled(self.item, stop)
                     self._execute(stop)
-        return "done"
 
     def _execute(self, stop: Stop) -> None:
         # Imported late, because it loads torch.
@@ -125,25 +112,14 @@ class Job:
         except Interrupted as error:
             raise stop.stopped(str(error)) from error
 
-    def _build_stage(self, stop: Stop, job_id: str) -> None:
+    def _build_stage(self, stop: Stop) -> None:
         """Build the stage. It has no checkpoint: if stopped, partial files are removed and it starts over."""
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            if number == signal.SIGUSR2 and explain_stop_signal(job_id) != "preempted":
-                return log_line("the time limit is near; a stage cannot resume later, so it continues")
-            stop.on_signal(number, frame)
-
         if RUN_ID.fullmatch(str(self.run["filter_model"])):
             # Its embeddings need the weights of another run.
             from repro.execute import train_filter_model
 
             train_filter_model(run_from_fields(self.run), should_stop=stop, progress=log_line)
-        previous_handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGUSR2)}
-        try:
-            self._stage().build(log_line)
-        finally:
-            for number, handler in previous_handlers.items():
-                signal.signal(number, handler)
+        self._stage().build(log_line)
 
     @contextmanager
     def _record_outcome(self, where: JobState, stop: Stop) -> Iterator[None]:
@@ -161,18 +137,17 @@ class Job:
             self._record_end(item, state, stop, error)
             raise
         if self.is_first:
-            peak_bytes = measure_peak_bytes(with_children=True)
-            item.write(replace(state, state="done", reason="", at=time.time(), peak_bytes=peak_bytes))
+            item.write(replace(state, state="done", reason=""))
 
     def _begin(self, item: WorkItem, state: JobState) -> None:
         if item.is_cancelled:
             raise Stopped(CANCELLED)
         if state.num_in_vain > self.max_requeues:
-            reason = f"{describe_interruptions(state, self.max_requeues)}; the last: {state.reason}"
-            raise RuntimeError(reason)
-        if self.launched_with and self.run["scale"] in CAREFUL_SCALES:
-            _check_same_code(self.launched_with)
-        item.write(replace(state, state="running", reason="", at=time.time()))
+            raise RuntimeError(describe_interruptions(state, self.max_requeues))
+        # The digest of files, because git may be unavailable.
+        if self.source and self.source != compute_source_digest():
+            raise RuntimeError("the code has changed since the launch; restore it, or launch again with --retry")
+        item.write(replace(state, state="running", reason=""))
 
     def _record_end(self, item: WorkItem, state: JobState, stop: Stop, error: BaseException) -> None:
         last = item.read()
@@ -183,35 +158,24 @@ class Job:
             return
         if self.num_processes > 1 and last is not None and last.state == "failed":
             return
-        if isinstance(error, Stopped):
-            ended = self._describe_interruption(item, state, stop.reason or str(error))
-        else:
-            lines = "".join(traceback.format_exception(error))
+        if not isinstance(error, Stopped):
             reason = f"{type(error).__name__}: {error}"
             if not self.is_first:
                 reason = f"rank {os.environ['RANK']} on {socket.gethostname()}: {reason}"
-            ended = replace(state, state="failed", reason=reason, trace=lines)
-        item.write(replace(ended, at=time.time(), peak_bytes=measure_peak_bytes(with_children=True)))
-
-    def _describe_interruption(self, item: WorkItem, state: JobState, reason: str) -> JobState:
-        if item.is_cancelled:
-            return replace(state, state="failed", reason=f"{CANCELLED}, by repro cancel")
-        if state.job_id and explain_stop_signal(state.job_id) == "cancelled":
-            return replace(state, state="failed", reason=f"{CANCELLED}, in Slurm")
-        return replace(_count_interruption(state, self.progress()), state="interrupted", reason=reason)
+            lines = "".join(traceback.format_exception(error))
+            item.write(replace(state, state="failed", reason=reason, trace=lines))
+        elif item.is_cancelled:
+            item.write(replace(state, state="failed", reason=CANCELLED))
+        else:
+            counted = _count_interruption(state, self.progress())
+            item.write(replace(counted, state="interrupted", reason=stop.reason or str(error)))
 
 
 def _continue_counters(item: WorkItem, where: JobState, progress: Callable[[], int]) -> JobState:
     """Return the state of this attempt with the counters of the last one."""
     last = item.read() or JobState(state="done")
-    state = replace(
-        where,
-        num_interruptions=last.num_interruptions,
-        num_in_vain=last.num_in_vain,
-        reached=last.reached,
-        reason=last.reason,
-        at=time.time(),
-    )
+    counters = ("num_interruptions", "num_in_vain", "reached", "reason")
+    state = replace(where, **{name: getattr(last, name) for name in counters})
     # The lease of a run is held by this job, so only a stage can have another owner.
     has_other_owner = item.kind == "stage" and get_live_owner(item.lease_folder) is not None
     # An end without a report counts as an interruption.
@@ -230,20 +194,10 @@ def _count_interruption(state: JobState, reached: int) -> JobState:
     )
 
 
-def _check_same_code(launched_with: Mapping[str, Any]) -> None:
-    """Raise RuntimeError if the code changed since the launch.
-
-    Compares file digests, because git may be unavailable.
-    """
-    current = get_code_identity() | {"source": compute_source_digest()}
-    if launched_with.get("source") != current["source"]:
-        change = f"{dict(launched_with)} then, {current} now"
-        raise RuntimeError(f"the code has changed since the launch: {change}; restore it, or launch again with --retry")
-
-
 def describe_interruptions(state: JobState, max_requeues: int) -> str:
     """Describe how often a job was interrupted without progress."""
-    return f"interrupted {state.num_in_vain} times without progress, the limit is {max_requeues}"
+    count = f"interrupted {state.num_in_vain} times without progress, the limit is {max_requeues}"
+    return f"{count}; the last: {state.reason}"
 
 
 def _stop_if_cancelled(item: WorkItem, stop: Stop) -> None:
@@ -251,18 +205,20 @@ def _stop_if_cancelled(item: WorkItem, stop: Stop) -> None:
         stop.reason = CANCELLED
 
 
-def _wait_for_lease(item: WorkItem, state: JobState, stop: Stop) -> Lease | None:
-    """Return the lease. Waits for a dead owner, and for an earlier attempt of this same job, which may still be ending."""
+def _wait_for_lease(item: WorkItem, stop: Stop) -> Lease:
+    """Return the lease once it is free. Logs the owner that this process waits for."""
+    is_reported = False
     while not stop():
-        lease = acquire_unless_alive(item.lease_folder)
-        last = item.read()
-        if lease or not state.job_id or last is None or last.job_id != state.job_id:
+        if lease := acquire(item.lease_folder):
             return lease
-        time.sleep(1.0)
+        if not is_reported:
+            log_line(f"waiting for {get_last_owner(item.lease_folder)}, which is executing this run")
+            is_reported = True
+        time.sleep(POLL_SECONDS)
     raise stop.stopped()
 
 
-def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
+def run_here(run: Run) -> None:
     """Execute a run, or wait while another process executes it.
 
     Raises Stopped on a stop signal. A training run has then written its checkpoint. Any other work is interrupted
@@ -270,17 +226,12 @@ def run_here(run: Run, *, progress: Callable[[str], None]) -> None:
     """
     stop = Stop()
     job = Job(run=asdict(run), max_requeues=UNLIMITED)
-    is_reported = False
     try:
         with handle_stop_signals(stop):
             # The state and the cancel mark of a running job belong to its process.
             if get_live_owner(job.item.lease_folder) is None:
                 job.item.reset()
-            while job(stop, where=JobState(state="running")) != "done":
-                if not is_reported:
-                    progress(f"waiting for {get_last_owner(job.item.lease_folder)}, which is executing this run")
-                    is_reported = True
-                time.sleep(POLL_SECONDS)
+            job(stop, where=JobState(state="running"))
     except Stopped as stopped:
         resume = "has no checkpoint yet; its built stages are available: run the same command again"
         if any((run_folder(training) / CHECKPOINT_FILE).exists() for training in list_trainings(run)):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import sys
 import zlib
@@ -26,7 +25,7 @@ from slurm.batches import Batch
 from slurm.job import Job, describe_interruptions
 from slurm.profiles import Profile
 from slurm.ranks import THREADS, describe_rank, get_private_folder
-from slurm.scheduler import explain_stop_signal, hide_enclosing_job
+from slurm.scheduler import hide_enclosing_job, is_preempted
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
 from slurm.states import JobState
 from slurm.sweep import make_submission
@@ -40,6 +39,7 @@ PASSED_VARIABLES = (
     *(*HUB_FOLDERS, "HF_HUB_OFFLINE"),
 )
 """Environment variables that jobs must share with the launcher, even if the site passes no environment to its jobs."""
+DEFAULT_MINUTES = 60
 FIRST_PORT, NUM_PORTS = 20_000, 12_000
 """Ports where nodes meet: below those that Linux gives to outgoing connections (32768)."""
 
@@ -50,7 +50,7 @@ class SubmittedJob:
 
     job: Job
 
-    def __call__(self) -> str:
+    def __call__(self) -> None:
         """Execute the job as one task. If interrupted, rank 0 requeues it once the checkpoint is written."""
         environment = JobEnvironment()
         os.environ.update(describe_task(environment))
@@ -63,7 +63,8 @@ class SubmittedJob:
         requeue = signal.getsignal(signal.SIGUSR2)
         with handle_stop_signals(stop):
             try:
-                return self.job(stop, where=state)
+                self.job(stop, where=state)
+                return
             except Stopped as stopped:
                 print(f"stopped: {stopped}", flush=True)
             except Exception as error:
@@ -73,13 +74,9 @@ class SubmittedJob:
                 print(f"stopped: {error}", flush=True)
         if environment.global_rank:
             # A nonzero exit status would end the first rank while it requeues the job.
-            return "followed"
+            return
         if callable(requeue) and self._should_requeue(stop, environment.job_id):
-            if "SLURM_JOB_ID" in os.environ and not shutil.which("scontrol"):
-                # in a container, for example
-                print("not requeued, because there is no scontrol here: launch again to resume", flush=True)
-            else:
-                requeue(signal.SIGUSR2, None)
+            requeue(signal.SIGUSR2, None)
         sys.exit(EXIT_INTERRUPTED)
 
     def checkpoint(self) -> DelayedSubmission:
@@ -93,11 +90,12 @@ class SubmittedJob:
             return False
         # Counted since the last progress, so a long run that is preempted often is never given up.
         if last.num_in_vain > self.job.max_requeues:
-            reason = f"{describe_interruptions(last, self.job.max_requeues)}; {last.reason}"
-            item.write(replace(last, state="failed", reason=reason))
+            item.write(replace(last, state="failed", reason=describe_interruptions(last, self.job.max_requeues)))
             return False
-        # After any other SIGTERM the job was cancelled, or is already requeued.
-        return stop.signal_number == signal.SIGUSR2 or explain_stop_signal(job_id) == "preempted"
+        # A stage starts over, so it would reach its time limit again. After any other SIGTERM the job was cancelled, or
+        # is already requeued.
+        is_near_limit = stop.signal_number == signal.SIGUSR2 and not self.job.stage
+        return is_near_limit or is_preempted(job_id)
 
 
 def describe_task(environment: JobEnvironment) -> dict[str, str]:
@@ -133,24 +131,22 @@ class Launch:
         return get_sweeps_folder() / self.sweep / "jobs"
 
     def submit(self, batches: Sequence[Batch], progress: Progress, *, retry: bool = False) -> None:
-        """Submit all batches. Raises ValueError with the refused batch and a list of what was submitted before it.
+        """Submit all batches. Raises ValueError with the reason for the first that Slurm refuses.
 
-        With `retry`, failures of the submitted runs and stages are cleared. Those of a refused batch stay.
+        With `retry`, failures of the submitted runs and stages are cleared.
         """
-        for index, batch in enumerate(batches):
+        for batch in batches:
             # Everything that Slurm has accepted must be recorded.
             with delay_stops(), hide_enclosing_job():
                 # Before the submission, because a job may start at once.
-                restores = [task.item.clear_failure() for task in batch.tasks] if retry else []
+                for task in batch.tasks if retry else ():
+                    task.item.clear_failure()
                 try:
                     jobs = self._submit(batch)
-                except BaseException as error:
-                    if batch.tasks[0].name not in self.submitted:
-                        for restore in restores:
-                            restore()
-                    if isinstance(error, FailedJobError | FailedSubmissionError):
-                        raise ValueError(_describe_refusal(batches, index, error)) from error
-                    raise
+                except (FailedJobError, FailedSubmissionError) as error:
+                    lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
+                    reason = " ".join(lines) or error
+                    raise ValueError(f"Slurm refused {batch.name}: {reason}; launch again for the rest") from error
             progress(f"submitted {batch.name}: job {', '.join(sorted({job.split('_')[0] for job in jobs}))}")
 
     def scripts(self, batches: Sequence[Batch]) -> Iterator[tuple[str, str]]:
@@ -224,10 +220,6 @@ def make_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any
         given |= {"nodes": 1, "tasks_per_node": 1, **profile.stage, **profile.kinds.get(kind, {})}
     # TOML has no null: an empty text or 0 removes an option that a table inherits.
     given = {name: value for name, value in given.items() if value not in ("", 0)}
-    if any(character in f"{get_home()}{sweep}" for character in "%\\\n"):
-        raise ValueError(
-            f"REPRO_HOME={get_home()}, sweep {sweep}: logs of Slurm need paths without %, \\ or line breaks"
-        )
     cpus = given.get("cpus_per_task")
     # If a site exports no environment to its jobs, srun would not pass on that of the script either. Since Slurm 22.05
     # srun no longer inherits the number of cores from sbatch. If one rank fails, the others would wait for it forever.
@@ -235,7 +227,7 @@ def make_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any
     additional = {"requeue": True, "kill-on-invalid-dep": "yes", "chdir": str(SOURCES)}
     return given | {
         "name": f"{sweep}-{'stage' if batch.is_stage else 'runs'}",
-        "timeout_min": given.get("timeout_min", profile.time_minutes),
+        "timeout_min": given.get("timeout_min", DEFAULT_MINUTES),
         "stderr_to_stdout": True,
         "slurm_array_parallelism": batch.num_at_once,
         "slurm_setup": [*_list_setup_lines(cpus), *given.get("slurm_setup", ())],
@@ -262,12 +254,3 @@ def _list_setup_lines(cpus: int | None) -> list[str]:
     if cpus:
         lines.append("export " + " ".join(f"{name}={cpus}" for name in THREADS))
     return lines
-
-
-def _describe_refusal(batches: Sequence[Batch], index: int, error: Exception) -> str:
-    refused = batches[index]
-    submitted = ", ".join(batch.name for batch in batches[:index]) or "nothing"
-    not_submitted = ", ".join(task.name for batch in batches[index:] for task in batch.tasks)
-    lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
-    reason = f"Slurm refused {refused.name}: {' '.join(lines) or error}. Submitted before it: {submitted}."
-    return f"{reason} Not submitted: {not_submitted}. Fix the cause and launch again"

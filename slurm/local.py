@@ -1,8 +1,7 @@
 """Local queue: run the jobs of a sweep on this machine, each in processes of its own, as many in parallel as fit.
 
 Each run has its GPUs, one process per GPU, or its share of the cores. Children end with the queue. On Ctrl-C each child
-writes its checkpoint, so that the same launch can resume later. Several queues over one folder share the work. A queue
-leaves a run to another queue that is executing it, and checks again in case that owner dies.
+writes its checkpoint, so that the same launch can resume later.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from queue import SimpleQueue
 
-from repro.spec import run_from_fields
 from repro.spec.identity import format_overrides
 from repro.stopping import Stopped
 from repro.storage.lease import EXIT_LOST, acquire, get_live_owner
@@ -46,8 +44,6 @@ POLL_SECONDS = 1.0
 """Seconds between checks of the disk for the progress of other queues."""
 CHILD_MODULE = "slurm.children"
 """The module that each child process runs."""
-RESUMABLE_STATUSES = (0, EXIT_INTERRUPTED, EXIT_LOST)
-"""Exit statuses of a child that another attempt may resume. 0 without a result: another process holds the lease."""
 
 Progress = Callable[[str], None]
 
@@ -85,10 +81,7 @@ def count_gpus_per_run(profile: Profile, gpus: Sequence[str]) -> int:
 
 
 def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list[Slot]:
-    """Divide the GPUs and cores of a machine into slots.
-
-    Raises ValueError if a run needs more GPUs than the machine has, or if its processes would share one.
-    """
+    """Divide the GPUs and cores of a machine into slots. Raises ValueError if a run needs more GPUs than there are."""
     num_gpus = count_gpus_per_run(profile, gpus)
     if num_gpus > len(gpus) or 0 < num_gpus < profile.num_processes:
         needed = f"{profile.num_processes} processes of each run on {num_gpus} GPUs"
@@ -100,24 +93,25 @@ def make_slots(profile: Profile, *, gpus: Sequence[str], num_cores: int) -> list
     return [Slot(tuple(gpus[index * num_gpus : (index + 1) * num_gpus]), num_threads) for index in range(num_slots)]
 
 
-def make_local_slots(profile: Profile) -> list[Slot]:
-    """Divide this machine into slots, as in `make_slots`."""
-    return make_slots(profile, gpus=list_visible_gpus(), num_cores=count_usable_cores())
-
-
-@dataclass
 class LocalQueue:
     """The jobs of one launch, and the child processes that execute them: one thread per slot follows them."""
 
-    tasks: Sequence[Task]
-    slots: Sequence[Slot]
-    folder: Path
-    print_line: Progress
-    children: dict[str, list[subprocess.Popen[bytes]]] = field(default_factory=dict)
-    ended: dict[str, str] = field(default_factory=dict)  # item -> outcome: done, failed, unneeded or blocked
-    attempts: Counter[str] = field(default_factory=Counter)
-    is_stopping: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, tasks: Sequence[Task], profile: Profile, *, sweep: str, progress: Progress) -> None:
+        """Divide this machine into slots, and record the submission, so that no other launch starts the same jobs."""
+        self.tasks, self.print_line = tasks, progress
+        self.slots = make_slots(profile, gpus=list_visible_gpus(), num_cores=count_usable_cores())
+        self.folder = get_sweeps_folder() / sweep
+        self.children: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self.ended: dict[str, str] = {}  # item -> outcome: done, failed, unneeded or blocked
+        self.is_stopping = False
+        self.lock = threading.Lock()
+        lease_folder = self.folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
+        lease = acquire(lease_folder)
+        assert lease is not None, "a queue's folder has its own name"
+        self.lease = lease
+        # The submission names this lease. `status` sees by it whether the queue is alive.
+        jobs = {task.name: {"log": str(self.get_log_path(task))} for task in tasks}
+        make_submission(tasks, jobs, on="local", sweep=sweep, queue=str(lease_folder)).write()
 
     def progress(self, line: str) -> None:
         """Print a line. The threads of several jobs print whole lines."""
@@ -126,6 +120,18 @@ class LocalQueue:
 
     def run(self) -> dict[str, str]:
         """Work until every job has ended and return each outcome. Stopped is re-raised once the children have ended."""
+        with self.lease, handle_stop_signals(Stop()):
+            try:
+                self._work_off()
+            except Stopped as stopped:
+                raise stopped.add_advice("launch again to resume") from stopped
+        counts = Counter(self.ended[task.name] for task in self.tasks if task.item.kind == "run")
+        others = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome != "done")
+        advice = f", {others}; `repro status` names the reasons, `launch` with --retry resumes them" if others else ""
+        self.progress(f"{counts['done']} of {count_noun(counts.total(), 'run')} recorded{advice}")
+        return self.ended
+
+    def _work_off(self) -> None:
         free: SimpleQueue[Slot] = SimpleQueue()
         for slot in self.slots:
             free.put(slot)
@@ -134,19 +140,18 @@ class LocalQueue:
             try:
                 while True:
                     for task in self.tasks:
-                        busy = running.values()
-                        if task.name in self.ended or task.name in busy or self._has_ended(task):
+                        if task.name in self.ended or task.name in running.values() or self._has_ended(task):
                             continue
                         if len(running) < len(self.slots) and self._is_ready(task):
                             running[pool.submit(self._work, task, free)] = task.name
                     if len(self.ended) == len(self.tasks):
-                        return self.ended
+                        return
                     finished, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
                     for future in finished:
                         del running[future]
                         future.result()
                     if not running:
-                        time.sleep(POLL_SECONDS / 10 if finished else POLL_SECONDS)
+                        time.sleep(POLL_SECONDS / 10)
             finally:
                 self._end_children()
 
@@ -155,7 +160,7 @@ class LocalQueue:
         return self.folder / "logs" / f"{task.name.replace('/', '-')}.log"
 
     def _has_ended(self, task: Task) -> bool:
-        """Return whether a job has ended, here or in another queue, or cannot or need not start any more."""
+        """Return whether a job has ended, or cannot or need not start any more."""
         last = task.item.read()
         if task.job.is_done:
             return self._end(task, "done")
@@ -179,11 +184,9 @@ class LocalQueue:
 
     def _is_ready(self, task: Task) -> bool:
         """Return whether a job can start now. If it has to wait for others, it occupies no slot."""
-        names = {other.name for other in self.tasks}
-        if any(self.ended.get(need) != "done" for need in task.needs if need in names):
-            return False
-        # These runs execute a training run that it shares.
-        if any(run not in self.ended for run in task.after if run in names):
+        waiting = {other.name for other in self.tasks if other.name not in self.ended}
+        # The runs in `after` execute a training run that it shares.
+        if not waiting.isdisjoint((*task.needs, *task.after)):
             return False
         trainings = [run_folder(training) / "training" for training in task.list_missing_trainings()]
         return not any(map(get_live_owner, [task.item.lease_folder, *trainings]))
@@ -200,24 +203,19 @@ class LocalQueue:
         last = task.item.read() or JobState(state="done", log=str(self.get_log_path(task)))
         if last.state == "failed" or self.is_stopping or task.job.is_done:
             return
-        self.attempts[task.name] += 1
-        # A killed child (negative status) may be the victim of a full memory, so it gets other attempts.
-        may_resume = status < 0 or status in RESUMABLE_STATUSES
-        if not may_resume or self.attempts[task.name] > task.job.max_requeues:
-            reason = f"{_describe_exit(status)}, attempt {self.attempts[task.name]}"
-            # The state on disk, because other queues over this folder read it too.
-            task.item.write(replace(last, state="failed", reason=reason, at=time.time()))
+        # A killed child (negative status) may be the victim of a full memory. The job itself counts its interruptions.
+        if status >= 0 and status not in (EXIT_INTERRUPTED, EXIT_LOST):
+            task.item.write(replace(last, state="failed", reason=_describe_exit(status)))
 
     def _follow_children(self, task: Task, slot: Slot) -> int:
         """Execute a job in its processes, and return the first nonzero exit status. Passes on the lines of their log."""
         log = self.get_log_path(task)
-        job_file = self.folder / "jobs" / f"{os.getpid()}-{task.name.replace('/', '-')}.json"
-        for path in (log, job_file):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        job_file = log.with_suffix(f".{os.getpid()}.json")
+        log.parent.mkdir(parents=True, exist_ok=True)
         where = JobState(state="running", log=str(log), script=str(job_file))
         job_file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(where), "parent": os.getpid()}))
         device = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        overrides = f" ({format_overrides(run_from_fields(task.job.run))})" if task.item.kind == "run" else ""
+        overrides = f" ({format_overrides(task.run)})" if task.item.kind == "run" else ""
         self.progress(f"{task.name}: started{device}{overrides}, threads: {slot.num_threads}, log {log}")
         num = task.job.num_processes
         with tempfile.TemporaryDirectory(prefix="repro-ranks-") as private_folder, log.open("ab") as output:
@@ -277,14 +275,6 @@ class LocalQueue:
             for child in children:
                 child.kill()
 
-    def describe_stopped_children(self) -> str:
-        """Describe how the children ended that were running when the queue was stopped."""
-        # The first process of a run reports its state.
-        statuses = [group[0].wait() for group in self.children.values()]
-        jobs = count_noun(len(statuses), "running job")
-        num_resumable = sum(status in RESUMABLE_STATUSES for status in statuses)
-        return f"{num_resumable} of {jobs} stopped in order, training with a checkpoint; launch again to resume"
-
 
 def _describe_exit(status: int) -> str:
     if status < 0:
@@ -295,27 +285,3 @@ def _describe_exit(status: int) -> str:
         EXIT_LOST: "taken over by another",
     }
     return descriptions.get(status, f"its process ended with status {status}")
-
-
-def run_locally(tasks: Sequence[Task], slots: Sequence[Slot], *, sweep: str, progress: Progress) -> dict[str, str]:
-    """Run these jobs on this machine and return the outcome of each item."""
-    folder = get_sweeps_folder() / sweep
-    queue = LocalQueue(tasks, slots, folder, progress)
-    queue_folder = folder / "queues" / f"{time.time():.3f}-{os.getpid()}"
-    lease = acquire(queue_folder)
-    assert lease is not None, "a queue's folder has its own name"
-    with lease, handle_stop_signals(Stop()):
-        # The submission names the lease of this queue. `status` sees by it whether the queue is alive.
-        jobs = {task.name: {"log": str(queue.get_log_path(task))} for task in tasks}
-        make_submission(tasks, jobs, on="local", sweep=sweep, queue=str(queue_folder)).write()
-        try:
-            outcomes = queue.run()
-        except Stopped as stopped:
-            raise stopped.add_advice(queue.describe_stopped_children()) from stopped
-    counts = Counter(outcomes[task.name] for task in tasks if task.item.kind == "run")
-    line = f"{counts['done']} of {count_noun(counts.total(), 'run')} recorded"
-    others = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome != "done")
-    progress(
-        f"{line}, {others}; `repro status` names the reasons, `launch` with --retry resumes them" if others else line
-    )
-    return outcomes

@@ -7,21 +7,15 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from repro.pipeline.needs import STAGE_KINDS
 from repro.planning.pairs import count_pairs
 from repro.spec import Run
-from repro.spec.identity import run_id
 from repro.text import format_suggestion, shorten
 
 SHIPPED_FILE = Path(__file__).with_name("profiles.toml")
-QUEUE_KINDS = ("local", "slurm")
-"""Where the jobs of a profile run: a local queue or Slurm."""
-MAX_SHARDS = 10_000
-"""Each shard is a job with a folder and a state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +30,7 @@ class Profile:
     max_requeues: int = 10
     # Shell words that start python in a job, by default the launcher's interpreter. $VARIABLES are expanded.
     python: str = ""
-    # Shards of a stage, each a separate job: either their number, or the pairs per shard if the
-    # number of pairs is known in advance.
+    # Shards of a stage, each a separate job: their number, or the pairs per shard if the number of pairs is known.
     num_shards: int | None = None
     pairs_per_shard: int | None = None
     # Parameters of `submitit.AutoExecutor.update_parameters`, for example timeout_min, mem_gb or slurm_partition. A
@@ -49,7 +42,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that would silently start other jobs than requested."""
-        if self.on not in QUEUE_KINDS:
+        if self.on not in ("local", "slurm"):
             raise ValueError(f"profile {self.name}: on={self.on!r}; choose local or slurm")
         counts = {name: getattr(self, name) for name in ("num_at_once", "num_shards", "pairs_per_shard")}
         counts |= {
@@ -58,19 +51,10 @@ class Profile:
         for name, value in counts.items():
             if value is not None and (type(value) is not int or value < 1):
                 raise ValueError(f"profile {self.name}: {name}={value!r}; must be a whole number of at least 1")
-        memory = self.parameters.get("mem_gb", 1)
-        if isinstance(memory, bool) or not isinstance(memory, int | float) or not 0 < memory < float("inf"):
-            raise ValueError(f"profile {self.name}: mem_gb={memory!r}; must be a number above 0")
         if unknown := sorted(set(self.kinds) - set(STAGE_KINDS)):
             raise ValueError(
                 f"profile {self.name}: {unknown[0]!r} is no kind of stage; choose among {list(STAGE_KINDS)}"
             )
-        if (self.num_shards or 0) > MAX_SHARDS:
-            raise ValueError(f"profile {self.name}: num_shards={self.num_shards}; the maximum is {MAX_SHARDS}")
-        if self.num_shards and self.pairs_per_shard:
-            raise ValueError(f"profile {self.name}: num_shards and pairs_per_shard both set the number; keep one")
-        if self.num_nodes > 1 and self.on != "slurm":
-            raise ValueError(f"profile {self.name}: nodes={self.num_nodes} needs on='slurm'")
         if 0 < self.gpus_per_run < self.num_processes:
             problem = f"tasks_per_node={self.num_processes} with {self.gpus_per_run} GPUs per node"
             raise ValueError(f"profile {self.name}: {problem}; each process needs its own")
@@ -95,16 +79,6 @@ class Profile:
         """Cores of each process, or None for the default of the site or the machine."""
         return self.parameters.get("cpus_per_task")
 
-    @property
-    def memory_gb(self) -> float | None:
-        """Memory of one run per node in GiB, or None for the default of the site."""
-        return self.parameters.get("mem_gb")
-
-    @property
-    def time_minutes(self) -> int:
-        """Time limit of a job. A run that needs longer resumes in the next job."""
-        return int(self.parameters.get("timeout_min", 60))
-
 
 OWN_KEYS = tuple(key.name for key in fields(Profile) if key.name not in ("name", "parameters"))
 
@@ -117,7 +91,7 @@ def get_user_file() -> Path:
 
 def load_profile(name: str) -> Profile:
     """Return a profile. Raises ValueError with the list of profiles, or with the error in the file."""
-    tables = _tables(get_user_file())
+    tables = read_tables()
     if name not in tables:
         hint = format_suggestion(name, tables, likeness=0.6) or ";"
         raise ValueError(f"unknown profile {name!r}{hint} choose one of {sorted(tables)}, or add to {get_user_file()}")
@@ -126,41 +100,18 @@ def load_profile(name: str) -> Profile:
     return Profile(name=name, **own, parameters=values)
 
 
-def choose(name: str | None, on: str | None) -> Profile:
-    """Return the profile selected on the command line. Raises ValueError if the options contradict each other."""
-    if on not in (None, *QUEUE_KINDS):
-        raise ValueError(f"--on {on}: choose one of {list(QUEUE_KINDS)}")
-    if name is None and on == "slurm":
-        names = [profile.name for profile in profiles() if profile.on == "slurm"]
-        raise ValueError(f"--on slurm needs --profile, one of {names}, or your own in {get_user_file()}")
-    profile = load_profile(name or "here")
-    if on not in (None, profile.on):
-        raise ValueError(f"--on {on} does not go with profile {profile.name}, which is for {profile.on}")
-    return profile
-
-
-def profiles() -> tuple[Profile, ...]:
-    """Return all profiles, both shipped and the user's own."""
-    return tuple(load_profile(name) for name in _tables(get_user_file()))
-
-
-@cache
-def _tables(user_file: Path) -> dict[str, dict[str, Any]]:
-    tables = _read(SHIPPED_FILE)
-    if user_file.is_file():
-        tables |= _read(user_file)
-    elif os.environ.get("REPRO_PROFILES"):
-        raise ValueError(f"REPRO_PROFILES={user_file} is not a file; unset it or write the file")
-    return tables
-
-
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from error
+def read_tables() -> dict[str, dict[str, Any]]:
+    """Return the tables of all profiles by name: those that are shipped, and the user's own."""
+    user_file = get_user_file()
+    tables: dict[str, dict[str, Any]] = {}
+    for path in (SHIPPED_FILE, user_file):
+        if path.is_file() or os.environ.get("REPRO_PROFILES"):
+            try:
+                tables |= tomllib.loads(path.read_text(encoding="utf-8"))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path} is not TOML: {error}") from error
     if malformed := [name for name, table in tables.items() if not isinstance(table, dict)]:
-        raise ValueError(f"{path}: {shorten(repr(malformed[0]))} is not a table; a profile is [NAME] and its keys")
+        raise ValueError(f"{user_file}: {shorten(repr(malformed[0]))} is not a table; a profile is [NAME] and its keys")
     return tables
 
 
@@ -174,9 +125,6 @@ def _resolve_values(name: str, tables: Mapping[str, dict[str, Any]], chain: tupl
     if not isinstance(parent, str) or parent not in tables or parent in (*chain, name):
         raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
     inherited = _resolve_values(parent, tables, (*chain, name))
-    # Either way of setting the shards replaces the other.
-    if values.keys() & {"num_shards", "pairs_per_shard"}:
-        inherited = {key: value for key, value in inherited.items() if key not in ("num_shards", "pairs_per_shard")}
     for key, value in values.items():
         is_merged = isinstance(value, dict) and isinstance(inherited.get(key), dict)
         inherited[key] = inherited[key] | value if is_merged else value
@@ -186,19 +134,8 @@ def _resolve_values(name: str, tables: Mapping[str, dict[str, Any]], chain: tupl
 def count_shards(run: Run, profile: Profile) -> int:
     """Return the number of shards of each stage of a run that can be built in shards. 1 means no sharding.
 
-    If the number of pairs is unknown before the corpus is built, this is 1 unless the profile sets the number. Raises
-    ValueError if there are more shards than pairs or than can be managed.
+    If the number of pairs is unknown before the corpus is built, this is 1 unless the profile sets the number.
     """
-    num_pairs = count_pairs(run)
-    if profile.num_shards:
-        if num_pairs is not None and profile.num_shards > num_pairs:
-            setting = f"profile {profile.name}: num_shards={profile.num_shards}"
-            raise ValueError(f"{setting} is more than the {num_pairs} pairs of run {run_id(run)}; choose fewer")
-        return profile.num_shards
-    if profile.pairs_per_shard is None:
-        return 1
-    num_shards = max(1, math.ceil((num_pairs or 0) / profile.pairs_per_shard))
-    if num_shards > MAX_SHARDS:
-        setting = f"profile {profile.name}: pairs_per_shard={profile.pairs_per_shard}"
-        raise ValueError(f"{setting} splits run {run_id(run)} into {num_shards} shards; the maximum is {MAX_SHARDS}")
-    return num_shards
+    if profile.num_shards or profile.pairs_per_shard is None:
+        return profile.num_shards or 1
+    return max(1, math.ceil((count_pairs(run) or 0) / profile.pairs_per_shard))

@@ -13,7 +13,8 @@ from repro.planning.cost import list_trainings
 from repro.records.store import split_recorded, try_read_record
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.lease import get_live_owner, get_part_owner
+from repro.storage.files import is_dead_part
+from repro.storage.lease import get_live_owner
 from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.storage.shards import list_redundant_shards
 from repro.train.checkpoint import CHECKPOINT_FILE
@@ -21,8 +22,8 @@ from slurm.sweep import read_run, read_submissions
 
 RETAINED_NAMES = ("metrics.jsonl", "trec", "job.json", "owner", "training")
 """Files and folders in the folder of a run that are never listed. The owners of a training run go with its checkpoint."""
-MIN_AGE_SECONDS = 3600.0
-"""Seconds without a change after which a partial file or folder counts as abandoned by a dead process."""
+MIN_AGE_SECONDS = 86_400.0
+"""Seconds without a change after which a partial file or folder can be removed."""
 
 
 def list_leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
@@ -80,15 +81,12 @@ def _list_partial_paths(folder: Path) -> list[Path]:
 
 
 def _is_abandoned(part: Path) -> bool:
-    """Return whether a partial file is abandoned: its process is gone, or nothing changed recently."""
-    owner = get_part_owner(part)
-    if owner is not None and (owner.is_alive or owner.is_gone):
-        return owner.is_gone
+    """Return whether nothing in a partial file or folder changed for a day, and no process holds its lock."""
     content = part.rglob("*") if part.is_dir() else ()
     # A file can disappear between the listing and its stat.
-    stats = [_read_stat(path) for path in (part, *content)]
-    times = [status.st_mtime for status in stats if status is not None]
-    return bool(times) and time.time() - max(times) > MIN_AGE_SECONDS
+    times = [status.st_mtime for path in (part, *content) if (status := _read_stat(path)) is not None]
+    is_old = bool(times) and time.time() - max(times) > MIN_AGE_SECONDS
+    return is_old and (not part.is_dir() or is_dead_part(part))
 
 
 def _read_stat(path: Path) -> os.stat_result | None:

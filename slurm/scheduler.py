@@ -14,16 +14,8 @@ from dataclasses import dataclass
 TIMEOUT_SECONDS = 30
 # A busy controller answers "Socket timed out". Retrying usually helps.
 PAUSES_SECONDS = (1.0, 4.0)
-JOB_VARIABLES = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_", "PMI_", "PMIX_")
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
-SITE_VARIABLES = (
-    "SLURM_CONF",
-    "SLURM_CLUSTERS",
-    "SLURM_JWT",
-    "SLURM_SACK_SOCKET",
-    "SLURM_TIME_FORMAT",
-    "SLURM_EXIT_ERROR",
-)
+SITE_VARIABLES = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKET")
 """Variables about Slurm in general rather than one job. Its commands need them."""
 
 
@@ -33,7 +25,8 @@ class Queued:
 
     state: str
     reason: str
-    user: str = ""
+    user: str
+    uid: int
 
 
 def run_command(*command: str) -> str | None:
@@ -68,28 +61,25 @@ def fetch_queue(job_ids: Iterable[str]) -> Mapping[str, Queued] | None:
     if not arrays:
         return {}
     # A single id that has left the queue would be an error. Of several, Slurm returns those that it knows.
-    text = run_command(
-        "squeue", f"--jobs={','.join([*arrays, arrays[0]])}", "--array", "--noheader", "--format=%i|%T|%u|%r"
-    )
+    ids = ",".join([*arrays, arrays[0]])
+    text = run_command("squeue", f"--jobs={ids}", "--array", "--noheader", "--format=%i|%T|%u|%U|%r")
     if text is None:
         return None
-    # At most three splits, because a reason may contain the separator.
-    rows = [line.split("|", 3) for line in text.splitlines() if line.count("|") >= 3]
-    return {id.strip(): Queued(state.strip(), reason.strip(), user.strip()) for id, state, user, reason in rows}
+    # At most four splits, because a reason may contain the separator.
+    rows = [line.split("|", 4) for line in text.splitlines() if line.count("|") >= 4]
+    return {id.strip(): Queued(state.strip(), reason.strip(), user, int(uid)) for id, state, user, uid, reason in rows}
 
 
 def fetch_job_outcome(job_id: str) -> str | None:
     """Return one line on a finished job (state, reason, exit code), or None if Slurm has no entry for it."""
-    # The controller forgets a job after some minutes. The accounting, if there is one, keeps it.
     fields = _fetch_job_fields(job_id)
     if fields:
         names = ("JobState", "Reason", "ExitCode", "Restarts", "TimeLimit", "Dependency")
         return ", ".join(f"{name}={fields[name]}" for name in names if name in fields)
-    accounted = run_command(
-        "sacct", "--jobs", job_id, "--noheader", "--parsable2", "--format=JobID,State,ExitCode,Reason"
-    )
-    lines = [line for line in (accounted or "").splitlines() if line.split("|")[0] == job_id]
-    return lines[0] if lines else None
+    # The controller forgets a job after some minutes. The accounting, if there is one, keeps it.
+    columns = "--format=State,ExitCode,Reason"
+    accounted = run_command("sacct", "--jobs", job_id, "--allocations", "--noheader", "--parsable2", columns)
+    return (accounted or "").partition("\n")[0] or None
 
 
 def _fetch_job_fields(job_id: str) -> dict[str, str]:
@@ -97,48 +87,27 @@ def _fetch_job_fields(job_id: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+)=(\S*)", run_command("scontrol", "show", "job", "--oneliner", job_id) or ""))
 
 
-def explain_stop_signal(job_id: str) -> str:
-    """Return why this job received SIGTERM: "preempted", "requeued", "cancelled", or "" for another cause.
-
-    While a job is ending, Slurm shows the same state for all of these. Other fields tell them apart.
-    """
-    fields = _fetch_job_fields(job_id)
-    if fields.get("PreemptTime", "None") not in ("None", "N/A", "Unknown"):
-        return "preempted"
-    # Slurm counts a requeue before it stops the job. Inside the job, the variable still has the old count.
-    if int(fields.get("Restarts", 0)) > int(os.environ.get("SLURM_RESTART_COUNT", 0)):
-        return "requeued"
-    is_ending = fields.get("JobState") in ("COMPLETING", "CANCELLED")
-    # A job at its time limit shows the same states, but has used all of its time.
-    is_at_limit = is_ending and _parse_duration(fields["RunTime"]) >= _parse_duration(fields["TimeLimit"])
-    return "cancelled" if is_ending and not is_at_limit else ""
-
-
-def _parse_duration(span: str) -> float:
-    """Return the seconds in Slurm's format [days-]hours:minutes:seconds, infinity for UNLIMITED."""
-    days, _, clock = span.rpartition("-")
-    if not re.fullmatch(r"[\d:]+", clock):
-        return float("inf")
-    hours, minutes, seconds = map(int, clock.split(":"))
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+def is_preempted(job_id: str) -> bool:
+    """Return whether Slurm stops this job for another one. It then ends with SIGTERM, as after a cancellation."""
+    return _fetch_job_fields(job_id).get("PreemptTime", "None") not in ("None", "N/A", "Unknown")
 
 
 @contextmanager
 def hide_enclosing_job() -> Iterator[None]:
-    """Hide the environment of the enclosing Slurm job, if any.
+    """Hide the environment of the enclosing Slurm job, if any, from the jobs that it submits.
 
-    `sbatch` would pass them on. Jobs submitted from inside an array task would then take its task number for their own,
-    and `srun` would find two contradictory memory settings. Outside of a job nothing is hidden.
+    They would take its task number and its GPUs for their own, and `srun` would find two contradictory memory settings.
     """
-    is_inside = "SLURM_JOB_ID" in os.environ
-    names = [name for name in os.environ if name.startswith(JOB_VARIABLES) and name not in SITE_VARIABLES]
-    if "SLURM_JOB_GPUS" in names or "SLURM_STEP_GPUS" in names:
-        names += [name for name in GPU_VARIABLES if name in os.environ]
-    removed = {name: os.environ.pop(name) for name in names} if is_inside else {}
-    try:
+    if "SLURM_JOB_ID" not in os.environ:
         yield
-    finally:
-        os.environ.update(removed)
+        return
+    # Imported late, because submitit is slow.
+    from submitit.helpers import clean_env
+
+    kept = {name: value for name, value in os.environ.items() if name in SITE_VARIABLES or name.startswith("SBATCH_")}
+    with clean_env(extra_names=GPU_VARIABLES):
+        os.environ.update(kept)
+        yield
 
 
 def cancel(job_ids: Iterable[str]) -> None:

@@ -17,13 +17,7 @@ from repro.stopping import Stopped, stop
 
 EXIT_INTERRUPTED = 75
 """Exit status of a job that stopped early and can resume from its checkpoint."""
-
-LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1
-GRACE_SECONDS = 60.0
-"""Seconds that a child has to write its checkpoint after its parent has died."""
-
-
 REASONS = {
     signal.SIGUSR2: "time limit near, or preempted by another job (SIGUSR2)",
     signal.SIGTERM: "received SIGTERM",
@@ -83,29 +77,13 @@ def handle_stop_signals(stop_request: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def request_parent_death_signal(number: int) -> None:
-    """Request a signal from the kernel when the parent dies. It survives exec. Linux only."""
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, number)
-
-
 def die_with_parent(parent: int) -> None:
-    """Make this process receive SIGTERM when its parent dies, and end it GRACE_SECONDS later in any case."""
-    request_parent_death_signal(signal.SIGTERM)
+    """Make this process receive SIGTERM when its parent dies, even if that was killed. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     # The parent may have died before the request.
     if os.getppid() != parent:
         os._exit(EXIT_INTERRUPTED)
-    threading.Thread(target=_watch, args=(parent,), name="watch the parent", daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    # On Linux the kernel has sent this signal already.
-    if sys.platform != "linux":
-        os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_SECONDS)
-    os._exit(EXIT_INTERRUPTED)
 
 
 def log_line(line: str) -> None:

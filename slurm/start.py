@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.pipeline.corpora import check_available
 from repro.planning.clusters import find_oversized
-from repro.planning.cost import list_missing_trainings
 from repro.planning.requirements import check_encoders
-from repro.spec import Run, run_from_fields
+from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.storage.lease import acquire, get_last_owner, get_live_owner
 from repro.storage.paths import get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
 from slurm.batches import Batch, order_batches
-from slurm.limits import list_exceeded_limits, make_profile_plan
-from slurm.local import make_local_slots, run_locally
+from slurm.local import LocalQueue
 from slurm.profiles import Profile
 from slurm.scheduler import cancel as scancel
 from slurm.scheduler import get_max_array_size
 from slurm.states import get_run_item
 from slurm.status import RunStatus, Snapshot
-from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code, read_run
+from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code
 
 if TYPE_CHECKING:
     from slurm.launch import Launch
@@ -44,17 +41,16 @@ def start(
 ) -> dict[str, str]:
     """Start missing runs, with `retry` also failed ones.
 
-    Return the outcome of each item (local) or its job (Slurm), including skipped ones.
-
-    Requested items that are not started, because they failed before or are impossible, have the outcome "left out".
-    Raises ValueError before anything starts if data or encoders are missing, the code is uncommitted, or Slurm refuses.
+    Return the outcome of each item (local) or its job (Slurm). Requested items that are not started, because they failed
+    before or are impossible, have the outcome "left out". Raises ValueError before anything starts if data or encoders are
+    missing, the code is uncommitted, or Slurm refuses.
     """
-    code = check_code(runs)
+    check_code(runs)
     with hold_launch_lock(progress):
         # Read under the lock, so that jobs which another launcher has just submitted are seen.
         snapshot = Snapshot()
-        tasks, skipped = _select_tasks(runs, profile, snapshot, retry=retry, code=code, progress=progress)
-        to_start = [run_from_fields(task.job.run) for task in tasks if task.item.kind == "run"]
+        tasks, skipped = _select_tasks(runs, profile, snapshot, retry=retry, progress=progress)
+        to_start = [task.run for task in tasks if task.item.kind == "run"]
         check_available(to_start)
         check_encoders(to_start)
         outcomes = dict.fromkeys(skipped, LEFT_OUT)
@@ -62,17 +58,14 @@ def start(
             return outcomes
         if profile.on == "slurm":
             launch, batches = _prepare_slurm(tasks, profile, sweep, snapshot)
-            for line in list_exceeded_limits(make_profile_plan(to_start, profile), profile):
-                progress(line)
             launch.submit(batches, progress, retry=retry)
             return outcomes | launch.submitted
-        slots = make_local_slots(profile)
+        queue = LocalQueue(add_run_dependencies(tasks), profile, sweep=sweep, progress=progress)
         # Only after all checks: a refused launch must keep the reason why a run failed.
-        if retry:
-            for task in tasks:
-                task.item.clear_failure()
+        for task in tasks if retry else ():
+            task.item.clear_failure()
     # The local queue runs for hours, so it starts after the lock is released.
-    return outcomes | run_locally(add_run_dependencies(tasks, {}), slots, sweep=sweep, progress=progress)
+    return outcomes | queue.run()
 
 
 def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, retry: bool = False) -> Iterator[tuple[str, str]]:
@@ -80,8 +73,9 @@ def scripts(runs: Sequence[Run], profile: Profile, *, sweep: str, retry: bool = 
     if profile.on != "slurm":
         hint = "`launch` without --dry-run starts the runs here, `plan` lists them"
         raise ValueError(f"profile {profile.name} is this machine's queue, which has no script to print; {hint}")
+    check_code(runs)
     snapshot = Snapshot()
-    tasks, _ = _select_tasks(runs, profile, snapshot, retry=retry, code=check_code(runs), progress=lambda line: None)
+    tasks, _ = _select_tasks(runs, profile, snapshot, retry=retry, progress=lambda line: None)
     launch, batches = _prepare_slurm(tasks, profile, sweep, snapshot)
     yield from launch.scripts(batches)
 
@@ -104,20 +98,10 @@ def _prepare_slurm(
         for task in tasks
         if task.item.kind == "run" or not live_jobs.keys() & {task.name, find_parent_stage(task.name)}
     ]
-    ordered = add_run_dependencies(new_tasks, _map_queued_owners(snapshot, live_jobs))
-    batches = order_batches(ordered, max_array_size=size, num_at_once=profile.num_at_once or size)
+    batches = order_batches(
+        add_run_dependencies(new_tasks), max_array_size=size, num_at_once=profile.num_at_once or size
+    )
     return Launch(profile, sweep, job_ids=live_jobs), batches
-
-
-def _map_queued_owners(snapshot: Snapshot, live_jobs: Iterable[str]) -> dict[str, str]:
-    """Return the first queued run that needs each training run: training id → run id."""
-    owners: dict[str, str] = {}
-    # Reversed, so that the first submitted run wins.
-    for name in reversed(list(live_jobs)):
-        run = read_run(snapshot.latest[name], name)
-        if run is not None:
-            owners |= dict.fromkeys(list_missing_trainings(run), name)
-    return owners
 
 
 @contextmanager
@@ -135,57 +119,26 @@ def hold_launch_lock(progress: Progress) -> Iterator[None]:
 
 
 def _select_tasks(
-    runs: Sequence[Run],
-    profile: Profile,
-    snapshot: Snapshot,
-    *,
-    retry: bool,
-    code: dict[str, object],
-    progress: Progress,
+    runs: Sequence[Run], profile: Profile, snapshot: Snapshot, *, retry: bool, progress: Progress
 ) -> tuple[list[Task], list[str]]:
-    """Return the jobs to start and the names of skipped items, after logging the reason for each."""
+    """Return the jobs to start and the names of skipped runs, after logging the reason for each."""
     statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
-    missing = [run for run, status in statuses.items() if status.may_launch(profile.on, retry=retry)]
+    missing = [run for run, status in statuses.items() if status.may_launch(retry=retry)]
     # A launch never overwrites an unreadable record.
     skipped = {
         status.id: f"run {status.id}: {status.reason}" for status in statuses.values() if status.state == "unreadable"
     }
     # The clustering or the training of these would be refused, possibly after days of embedding.
     skipped |= {run_id(run): reason for run, reason in find_oversized(missing).items()}
-    possible = [run for run in missing if run_id(run) not in skipped]
-    tasks = build_tasks(possible, profile, code=code)
-    if not retry:
-        skipped |= _find_blocked(tasks)
-    chosen = [run for run in possible if run_id(run) not in skipped]
+    chosen = [run for run in missing if run_id(run) not in skipped]
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
     failed = [] if retry else [status.id for status in statuses.values() if status.state == "failed"]
     if failed:
         message += f", {len(failed)} failed or cancelled (--retry restarts them)"
     progress(message)
-    waiting = [status for status in statuses.values() if status.live_on == "slurm"]
-    if waiting and snapshot.queue is None:
-        progress(
-            f"{count_noun(len(waiting), 'run')} of an earlier launch may still be in Slurm's queue, which does not respond "
-            "here: launch where it responds, or give them up with `repro cancel` and use --retry"
-        )
     for reason in skipped.values():
         progress(f"skipped: {reason}")
-    return [task for task in tasks if task.name not in skipped], [*skipped, *failed]
-
-
-def _find_blocked(tasks: list[Task]) -> dict[str, str]:
-    """Return the jobs blocked by failed stages, and these stages, each with the reason."""
-    blocked: dict[str, str] = {}
-    # Stages come before everything that needs them, so one pass suffices.
-    for task in tasks:
-        last = task.item.read() if task.item.kind == "stage" else None
-        if last is not None and last.state == "failed":
-            blocked[task.name] = f"{task.name}, failed: {last.reason} (--retry restarts it)"
-            continue
-        blocked_needs = [need for need in task.needs if need in blocked]
-        if blocked_needs:
-            blocked[task.name] = f"{task.name}, needs {blocked_needs[0]}"
-    return blocked
+    return build_tasks(chosen, profile), [*skipped, *failed]
 
 
 def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:
@@ -202,7 +155,8 @@ def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:
         item = get_run_item(run)
         # The mark comes before the signal: the stopped job reads it and reports that it was cancelled.
         item.cancel()
-        users[status.id] = _find_other_user(status, snapshot)
+        queued = (snapshot.queue or {}).get(status.job_id) if status.live_on == "slurm" else None
+        users[status.id] = queued.user if queued and os.getuid() not in (0, queued.uid) else ""
         owner = get_live_owner(item.lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
         if owner and owner.is_here and status.live_on != "slurm":
@@ -217,24 +171,11 @@ def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:
     return [(status, users[status.id]) for _, status in active]
 
 
-def _find_other_user(status: RunStatus, snapshot: Snapshot) -> str:
-    """Return the user of a job in Slurm's queue if this process may not cancel it, otherwise an empty string."""
-    queued = (snapshot.queue or {}).get(status.job_id) if status.live_on == "slurm" else None
-    if queued is None or os.getuid() == 0:
-        return ""
-    try:
-        own_name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # as in a container
-        own_name = str(os.getuid())
-    return "" if queued.user == own_name else queued.user
-
-
 def _list_orphaned_stages(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:
     """Return the queued jobs of stages and shards that only these runs wait for."""
     cancelled_ids = {status.id for status in cancelled}
     live_jobs = {name: job for name, job in snapshot.map_slurm_jobs().items() if name not in cancelled_ids}
-    still_needed = {
-        need for name in live_jobs if name in snapshot.latest[name].runs for need in snapshot.list_dependencies(name)
-    }
+    runs = [name for name in live_jobs if name in snapshot.latest[name].runs]
+    still_needed = {need for name in runs for need in snapshot.list_dependencies(name)}
     needed = {need for name in cancelled_ids for need in snapshot.list_dependencies(name)}
     return [live_jobs[name] for name in sorted(needed - still_needed) if name in live_jobs]

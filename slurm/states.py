@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from repro.spec import Run
@@ -28,11 +26,8 @@ class JobState:
     reached: int = 0  # training steps completed at the last interruption
     job_id: str = ""  # Slurm job id, empty for a local job
     host: str = ""
-    # Peak memory of any of its processes, recorded at its end. 0: unknown.
-    peak_bytes: int = 0
     log: str = ""
     script: str = ""
-    at: float = field(default_factory=time.time)  # seconds since the epoch
 
 
 @dataclass(frozen=True)
@@ -58,42 +53,31 @@ class WorkItem:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "cancelled").touch()
 
-    def clear_failure(self) -> Callable[[], None]:
-        """Clear a failure or cancellation, and return a function that restores it."""
-        last, was_cancelled = self.read(), self.is_cancelled
-
-        def restore() -> None:
-            if was_cancelled:
-                self.cancel()
-            if last is not None:
-                self.write(last)
-
-        if not was_cancelled and (last is None or last.state != "failed"):
-            return lambda: None
-        self.reset()
-        return restore
-
     def reset(self) -> None:
         """Clear the last state and any cancellation."""
         (self.folder / "cancelled").unlink(missing_ok=True)
         (self.folder / "job.json").unlink(missing_ok=True)
+
+    def clear_failure(self) -> None:
+        """Clear a failure or cancellation, so that it can start again. Keep the counters of an interrupted run."""
+        last = self.read()
+        if self.is_cancelled or (last is not None and last.state == "failed"):
+            self.reset()
 
     def write(self, state: JobState) -> None:
         """Replace the last state."""
         write_json(self.folder / "job.json", asdict(state))
 
     def read(self) -> JobState | None:
-        """Return the last state, or None if it never started."""
+        """Return the last state, or None if it never started. Raises ValueError if its file is damaged."""
         path = self.folder / "job.json"
         try:
-            return JobState(**json_object(path)) if path.is_file() else None
+            return JobState(**json_object(path))
         except (TypeError, ValueError) as error:
             # Another launcher may remove it at this moment.
             if not path.exists():
                 return None
-            raise ValueError(
-                f"{path} is not the state of a job ({error}); remove it, and launch again with --retry"
-            ) from error
+            raise ValueError(f"{path} is not the state of a job ({error}); remove it, and launch again") from error
 
 
 def get_run_item(run: Run) -> WorkItem:

@@ -67,14 +67,11 @@ class RunStatus:
     progress: TrainingProgress | None = None
     score: float | None = None  # mean NDCG@10 of a recorded run
 
-    def may_launch(self, on: str, *, retry: bool) -> bool:
-        """Return whether a launch on this kind of queue, local or slurm, may start the run."""
+    def may_launch(self, *, retry: bool) -> bool:
+        """Return whether a launch may start the run."""
         if self.state == "failed":
             return retry
-        if self.state in ("recorded", "unreadable"):
-            return False
-        # Local queues share their work. Jobs in Slurm's queue are not submitted again.
-        return not self.live_on or self.live_on == on == "local"
+        return self.state == "missing"
 
 
 @dataclass
@@ -97,14 +94,8 @@ class Snapshot:
 
     @cached_property
     def latest(self) -> dict[str, Submission]:
-        """The last submission of each item. A local queue that has ended does not replace one that is alive."""
-        latest: dict[str, Submission] = {}
-        for submission in self.submissions:
-            has_ended = submission.on == "local" and submission.queue not in self.live_queues
-            for name in submission.jobs:
-                if not (has_ended and name in latest and latest[name].queue in self.live_queues):
-                    latest[name] = submission
-        return latest
+        """The last submission of each item."""
+        return {name: submission for submission in self.submissions for name in submission.jobs}
 
     def get_status(self, run: Run) -> RunStatus:
         """Return the status of a run.
@@ -137,14 +128,15 @@ class Snapshot:
             died = f"its process ended without storing an outcome ({owner})"
             reason = f"{died if last.state == 'running' else last.reason}; {reason}"
         elif live_on != "slurm":
-            for stage in self.list_dependencies(item.name):
-                # another process may have built a stage after its job failed
-                failure = None if _is_built(stage) else find_item(stage).read()
+            # Another process may have built a stage after its job failed. The first stage that is missing counts.
+            for stage in [name for name in reversed(self.list_dependencies(item.name)) if not _is_built(name)]:
+                failure = find_item(stage).read()
                 if failure is not None and failure.state == "failed":
                     reason = f"stage {stage} failed: {failure.reason}; {failure.log}"
                     return RunStatus(item.name, "failed", reason, **(place | {"live_on": ""}))
-                reason = self._describe_early_end(stage) or reason
-            reason = self._describe_early_end(item.name) or reason
+                stage_is_live, text = self.find_live_job(stage)
+                if not live_on and not stage_is_live:
+                    reason = f"stage {stage}: {text}"
         return RunStatus(item.name, "queued" if live_on else "missing", reason, **place)
 
     def _find_place(self, item: WorkItem, last: JobState | None) -> dict[str, Any]:
@@ -154,16 +146,6 @@ class Snapshot:
         if last is not None:
             place |= {name: getattr(last, name) for name in ("job_id", "host", "log", "script", "num_interruptions")}
         return place
-
-    def _describe_early_end(self, name: str) -> str:
-        """Describe a job that has left Slurm's queue with a log but without ever reporting a start."""
-        submission = self.latest.get(name)
-        if submission is None or submission.on != "slurm" or find_item(name).read() or self.find_live_job(name)[0]:
-            return ""
-        job = submission.jobs[name]
-        if _is_built(name) or not Path(job["log"]).is_file():
-            return ""
-        return f"{name}: job {job['job_id']} ended before it started; see its log {job['log']}; launch again"
 
     def list_dependencies(self, name: str) -> Sequence[str]:
         """Return the stages that an item was launched to wait for, each preceded by its shards."""
@@ -187,7 +169,10 @@ class Snapshot:
             return "slurm", f"job {job_id} according to its submission; the scheduler does not respond here"
         # An empty queue is known, a silent scheduler is not. Only the first allows launching again.
         if job_id not in self.queue:
-            return "", f"job {job_id} has left Slurm's queue; launch again"
+            log = Path(submission.jobs[name]["log"])
+            # A job that could not start Python reports no state, but has a log.
+            hint = f", see its log {log}" if log.is_file() else ""
+            return "", f"job {job_id} has left Slurm's queue{hint}; launch again"
         return "slurm", f"job {job_id} is {self.queue[job_id].state} ({self.queue[job_id].reason})"
 
     def map_slurm_jobs(self) -> dict[str, str]:
@@ -274,7 +259,6 @@ def explain_run(run: Run) -> dict[str, Any]:
     return {
         "run": described,
         **asdict(status),
-        "peak_memory": f"{last.peak_bytes / 2**20:.0f} MiB" if last and last.peak_bytes else "",
         "traceback": last.trace if last else "",
         "last_lines": read_tail(Path(status.log))[-15:] if status.log else [],
         "scheduler": fetch_job_outcome(status.job_id) if status.job_id else None,

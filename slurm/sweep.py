@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,12 @@ from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from repro.train.performance import explain_indivisible
-from slurm.job import CAREFUL_SCALES, Job
+from slurm.job import Job
 from slurm.profiles import Profile, count_shards
 from slurm.states import WorkItem, get_run_item, get_stage_item
+
+CAREFUL_SCALES = ("small", "large")
+"""Scales at which a run only executes with committed code that has not changed since its launch."""
 
 
 @dataclass(frozen=True)
@@ -44,58 +46,61 @@ class Task:
         """The name of its item: a run id, or the kind/key of a stage."""
         return self.item.name
 
+    @property
+    def run(self) -> Run:
+        """The run, or that for which a stage is built."""
+        return run_from_fields(self.job.run)
+
     def list_missing_trainings(self) -> tuple[str, ...]:
         """Return the training runs that it would execute. A stage has none."""
-        return list_missing_trainings(run_from_fields(self.job.run)) if self.item.kind == "run" else ()
+        return list_missing_trainings(self.run) if self.item.kind == "run" else ()
 
 
-def check_code(runs: Iterable[Run]) -> dict[str, Any]:
-    """Return the code identity with a digest. Raises ValueError if a run at a careful scale has uncommitted code."""
-    code = get_code_identity()
+def check_code(runs: Iterable[Run]) -> None:
+    """Raise ValueError if no commit identifies the code of a run at a careful scale."""
     scales = sorted({run.scale for run in runs} & set(CAREFUL_SCALES))
-    reason = _explain_missing_commit(code) if scales else ""
-    if reason:
-        raise ValueError(f"{reason}: runs at {scales} record the commit of their code")
-    return code | {"source": compute_source_digest()}
-
-
-def _explain_missing_commit(code: Mapping[str, Any]) -> str:
-    """Return why no commit identifies the code, and a remedy. Returns "" if one does."""
+    if not scales:
+        return
+    code = get_code_identity()
     if "git" in code:
-        return f"git cannot identify the code ({code['git']}): make git work in {CHECKOUT}"
-    if code["commit"] is None:
-        return "the code has no commit: use a checkout, or an archive or build of one"
-    changes = code["uncommitted_sha256"]
-    return f"the code has uncommitted changes ({changes}): commit first" if changes else ""
+        problem = f"git cannot identify the code ({code['git']}): make git work in {CHECKOUT}"
+    elif code["commit"] is None:
+        problem = "the code has no commit: use a checkout, or an archive or build of one"
+    elif changes := code["uncommitted_sha256"]:
+        problem = f"the code has uncommitted changes ({changes}): commit first"
+    else:
+        return
+    raise ValueError(f"{problem}: runs at {scales} record the commit of their code")
 
 
-def build_tasks(runs: Sequence[Run], profile: Profile, *, code: Mapping[str, Any]) -> list[Task]:
+def build_tasks(runs: Sequence[Run], profile: Profile) -> list[Task]:
     """Return the jobs of these runs: each unbuilt stage once, before everything that needs it, then the runs.
 
     A stage that the profile shards waits for its unbuilt shards, each of which is a job.
     """
-    stages: dict[str, Task] = {}
+    missing = {run: [stage for stage in pipeline_stages.list_stages(run) if not stage.is_built] for run in runs}
+    num_shards: dict[str, int] = {}
+    for run, stages in missing.items():
+        # Stages of a first phase count its pairs. A corpus counts those of the run that selects the most.
+        for stage, phase in pipeline_stages.stages_by_phase(run, stages):
+            num_shards[stage.title] = max(num_shards.get(stage.title, 1), count_shards(phase, profile))
+    stage_tasks: dict[str, Task] = {}
     tasks = []
-    list_stages = cache(pipeline_stages.list_stages)  # it is called twice per run
-    shards = count_shards_by_stage(runs, profile, list_stages)
-    for run in runs:
-        job = _make_job(run, profile, code)
-        missing = [stage for stage in list_stages(run) if not stage.is_built]
-        for stage in missing:
-            for task in _build_stage_tasks(stage, job, shards[stage.title]):
-                # Several runs share a stage. The first one decides the position of its job.
-                stages.setdefault(task.name, task)
-        tasks.append(Task(job, get_run_item(run), _list_unbuilt(missing)))
-    return [*stages.values(), *tasks]
+    for run, stages in missing.items():
+        job = _make_job(run, profile)
+        for stage in stages:
+            if stage.title not in stage_tasks:
+                stage_tasks |= {task.name: task for task in _build_stage_tasks(stage, job, num_shards[stage.title])}
+        tasks.append(Task(job, get_run_item(run), tuple(stage.title for stage in stages)))
+    return [*stage_tasks.values(), *tasks]
 
 
-def add_run_dependencies(tasks: Sequence[Task], queued_owners: Mapping[str, str]) -> list[Task]:
+def add_run_dependencies(tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks with dependencies between runs that share a training run. The first that needs it executes it.
 
-    `queued_owners` maps a training id to a queued run that will execute it. The later run waits for any outcome. If the
-    earlier one fails, the later one executes the training run.
+    The later run waits for any outcome. If the earlier one fails, the later one executes the training run.
     """
-    owners = dict(queued_owners)
+    owners: dict[str, str] = {}  # training id → run id
     ordered = []
     for task in tasks:
         trainings = task.list_missing_trainings()
@@ -104,20 +109,6 @@ def add_run_dependencies(tasks: Sequence[Task], queued_owners: Mapping[str, str]
         # Earlier owners take precedence.
         owners = dict.fromkeys(trainings, task.name) | owners
     return ordered
-
-
-def count_shards_by_stage(
-    runs: Iterable[Run], profile: Profile, list_stages: Callable[[Run], Sequence[Stage]]
-) -> dict[str, int]:
-    """Return the number of shards of each stage of the runs, by title: the largest number that any of them needs.
-
-    A stage of the first of two phases counts the pairs of that phase.
-    """
-    num_shards: dict[str, int] = {}
-    for run in runs:
-        for stage, owner in pipeline_stages.stages_by_phase(run, list_stages):
-            num_shards[stage.title] = max(num_shards.get(stage.title, 1), count_shards(owner, profile))
-    return num_shards
 
 
 def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task]:
@@ -137,17 +128,13 @@ def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
     return tuple(stage.title for stage in stages if not stage.is_built)
 
 
-def _make_job(run: Run, profile: Profile, code: Mapping[str, Any]) -> Job:
+def _make_job(run: Run, profile: Profile) -> Job:
     num_processes = profile.num_processes * profile.num_nodes
     if reason := explain_indivisible(run, num_processes):
         nodes = f"profile {profile.name}: {profile.num_nodes} nodes, {profile.num_processes} on each"
         raise ValueError(f"run {run_id(run)}: {reason} ({nodes}); choose another profile")
-    return Job(
-        run=asdict(run),
-        num_processes=num_processes,
-        max_requeues=profile.max_requeues,
-        launched_with=dict(code),
-    )
+    source = compute_source_digest() if run.scale in CAREFUL_SCALES else ""
+    return Job(run=asdict(run), num_processes=num_processes, max_requeues=profile.max_requeues, source=source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,11 +166,10 @@ def _read_submission(path: Path) -> Submission:
     """Return one submission. An invalid file raises ValueError, since ignoring it could launch its jobs twice."""
     try:
         submission = Submission(**json_object(path))
-        is_complete = all("job_id" in location for location in submission.jobs.values()) or submission.on == "local"
-    except (TypeError, AttributeError) as error:
+        if submission.on == "slurm":
+            _ = [location["job_id"] for location in submission.jobs.values()]
+    except (TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"{path} is not a submission ({error!r}); restore it") from error
-    if not is_complete:
-        raise ValueError(f"{path} is not a submission: a job has no job_id; restore it")
     return submission
 
 
@@ -197,6 +183,6 @@ def read_run(submission: Submission, name: str) -> Run | None:
 def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **metadata: Any) -> Submission:
     """Return the submission that records where these tasks went."""
     # All fields of 41,000 runs would exceed the size that `read_json` accepts.
-    runs = {task.name: difference(run_from_fields(task.job.run)) for task in tasks if task.item.kind == "run"}
+    runs = {task.name: difference(task.run) for task in tasks if task.item.kind == "run"}
     needs = {task.name: task.needs for task in tasks if task.needs}
     return Submission(jobs=jobs, runs=runs, needs=needs, **metadata)

@@ -118,7 +118,7 @@ def test_installed_copy_trains(installed: Installed) -> None:
     home = installed.work / "trained"
     runs = installed.work / "runs.json"
     runs.write_text(json.dumps([{"scale": "smoke", "num_steps": 5}]))
-    result = installed.call("-m", "repro", "launch", str(runs), "--on", "local", REPRO_HOME=str(home))
+    result = installed.call("-m", "repro", "launch", str(runs), REPRO_HOME=str(home))
     assert result.returncode == 0, result.stdout + result.stderr
     [record] = read_records(home / "records")
     assert record.provenance["commit"] == installed.commit

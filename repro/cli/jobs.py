@@ -40,8 +40,7 @@ def launch(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    on: Annotated[str | None, typer.Option(help="local or slurm (default: as in the profile)")] = None,
-    profile: Annotated[str | None, typer.Option(help="machine and resources (see slurm/README.md)")] = None,
+    profile: Annotated[str, typer.Option(help="machine and resources (see slurm/README.md)")] = "here",
     retry: Annotated[bool, typer.Option("--retry", help="also start failed and cancelled runs")] = False,
     dry_run: Annotated[
         bool,
@@ -50,9 +49,9 @@ def launch(
 ) -> None:
     """Start missing runs on this machine or on Slurm, and no run twice. Exit code 2: a run failed or was skipped."""
     from slurm import start as launches
-    from slurm.profiles import choose
+    from slurm.profiles import load_profile
 
-    job_profile = choose(profile, on)
+    job_profile = load_profile(profile)
     sweep = get_sweep_name(what, scale)
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     if dry_run:
@@ -229,10 +228,9 @@ def verify(
     """
     is_complete = True
     for need in _list_needs(what, scale=scale, seeds=seed, all_seeds=all_seeds):
-        is_here, problems = need.is_here(), need.problems()
-        is_good = (is_here or need.is_made_here) and not problems
-        details = "" if is_good and is_here else ": " + "; ".join(problems or [need.how])
-        print_line(f"{'ok  ' if is_good else 'MISS'} {need.name}{details}")
+        problems = need.problems()
+        is_good = need.is_made_here or not problems
+        print_line(f"{'ok  ' if is_good else 'MISS'} {': '.join([need.name, *problems])}")
         is_complete = is_complete and is_good
     if not is_complete:
         raise typer.Exit(EXIT_NOT_RUN)

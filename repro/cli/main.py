@@ -145,18 +145,24 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show which runs are requested, shared, recorded and missing, and the cost of the missing ones. Starts nothing."""
-    from slurm.limits import list_exceeded_limits, make_profile_plan
-    from slurm.local import list_visible_gpus
+    from repro.planning.plan import make_plan
+    from slurm.local import count_gpus_per_run, list_visible_gpus
     from slurm.profiles import load_profile
 
     job_profile = load_profile(profile)
     gpus = list_visible_gpus() if job_profile.on == "local" else []
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
-    made_plan = make_profile_plan(runs, job_profile, gpus)
+    made_plan = make_plan(
+        runs,
+        [get_local_records()],
+        num_gpus=count_gpus_per_run(job_profile, gpus) * job_profile.num_nodes,
+        num_processes=job_profile.num_processes * job_profile.num_nodes,
+        num_at_once=job_profile.num_at_once or 1,
+    )
     if as_json:
-        return print_json(made_plan.as_dict() | {"beyond_profile": list(list_exceeded_limits(made_plan, job_profile))})
+        return print_json(made_plan.as_dict())
     seeds = [] if seed or all_seeds else describe_seeds(what, scale)
-    for line in (*seeds, *made_plan.lines(), *list_exceeded_limits(made_plan, job_profile)):
+    for line in (*seeds, *made_plan.lines()):
         print(line)
 
 
@@ -190,7 +196,7 @@ def run(
         check_domain_sizes(missing)
         for index, missing_run in enumerate(missing, 1):
             print_line(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
-            run_here(missing_run, progress=print_line)
+            run_here(missing_run)
     if _are_runs(what):
         _show_scores(runs)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -460,15 +460,13 @@ def list_known_stages(run: Run) -> tuple[Stage, ...]:
     return StageGraph(run).known_stages()
 
 
-def stages_by_phase(
-    run: Run, list_stages: Callable[[Run], Sequence[Stage]] = list_stages
-) -> Iterator[tuple[Stage, Run]]:
-    """Yield each stage with the run whose pairs it is built from: the first phase, or the run itself."""
+def stages_by_phase(run: Run, stages: Iterable[Stage]) -> Iterator[tuple[Stage, Run]]:
+    """Yield each of these stages of a run with the run whose pairs it is built from: the first phase, or the run itself."""
     first = get_first_phase(run)
     # Titles contain the keys, so equal titles mean the same stage. The first phase is not evaluated, so its suite may be
     # missing.
     first_titles = set() if first is None else {stage.title for stage in list_known_stages(first)}
-    for stage in list_stages(run):
+    for stage in stages:
         yield stage, first if first is not None and stage.title in first_titles else run
 
 

@@ -9,12 +9,14 @@ Memory is the estimate that also chooses the chunk sizes of training (`repro.tra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import median
+from typing import Any
 
 from repro.planning.pairs import count_pairs
-from repro.records.provenance import get_machine_kind, get_phase_seconds, get_phase_times, get_training_machine
+from repro.records.provenance import get_machine_kind, get_phase_seconds, get_training_machine
 from repro.records.store import Record
 from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
@@ -38,18 +40,8 @@ class Work:
     """Amount of work of a training run, independent of the machine."""
 
     num_pairs: int = 0  # seen in training, repeats counted
-    num_tokens: int = 0
     flops: float = 0.0
     is_known: bool = True  # False: the length of an epoch is unknown, and counts as zero
-
-    def __add__(self, other: Work) -> Work:
-        """Return the sum of both."""
-        return Work(
-            self.num_pairs + other.num_pairs,
-            self.num_tokens + other.num_tokens,
-            self.flops + other.flops,
-            self.is_known and other.is_known,
-        )
 
 
 @dataclass(frozen=True)
@@ -58,9 +50,7 @@ class Estimate:
 
     seconds: float | None  # None without a similar record, or if the length of training is unknown
     memory_bytes: int
-    work: Work
-    # False: no similar evaluation is recorded, so the seconds exclude it
-    counts_evaluation: bool = True
+    num_pairs: int
 
 
 def count_operations(run: Run) -> Work:
@@ -79,8 +69,7 @@ def count_operations(run: Run) -> Work:
     flops_per_document = _count_forward_flops(text_length, run.hidden_size, run.num_first_stage_layers)
     # A backward pass costs as much as two forward passes.
     flops = 3 * (num_pairs * flops_per_pair + num_batches * _count_context_documents(run) * flops_per_document)
-    is_known = bool(run.num_steps) or pairs_per_epoch is not None
-    return Work(num_pairs, round(num_pairs * num_texts * text_length), flops, is_known)
+    return Work(num_pairs, flops, is_known=bool(run.num_steps) or pairs_per_epoch is not None)
 
 
 def _count_context_tokens(run: Run) -> int:
@@ -109,13 +98,13 @@ class RecordedCosts:
         self._records = [
             record for record in records if get_machine_kind(get_training_machine(record)["device"]) == kind
         ]
+        # (run, seconds per operation) of each recorded training run
         self._trained = [
-            record
+            (record.run, get_phase_seconds(record) / work.flops)
             for record in self._records
-            if record.provenance["training"].get("seconds") and _read_work(record).is_known
+            if record.provenance["training"].get("seconds") and (work := _read_work(record)).is_known
         ]
-        self._rates: dict[tuple[object, ...], float | None] = {}
-        self._evaluations: dict[tuple[object, ...], float | None] = {}
+        self._find_rate, self._find_evaluation = cache(self._compute_rate), cache(self._compute_evaluation)
 
     def get_seconds_per_operation(self, run: Run) -> float | None:
         """Return the median rate of the most similar training runs, or None without one.
@@ -123,40 +112,33 @@ class RecordedCosts:
         Without one of the scale, a CPU takes records of models that are at least as wide. A GPU takes none, because small
         models do not occupy it.
         """
-        key = tuple(getattr(run, name) for name in SIMILAR_FIELDS)
-        if key not in self._rates:
-            candidates = [record for record in self._trained if self._is_comparable(record.run, run)]
-            # a list of booleans is larger if its first fields are equal
-            likeness = [
-                [getattr(record.run, name) == getattr(run, name) for name in SIMILAR_FIELDS] for record in candidates
-            ]
-            best = max(likeness, default=[])
-            similar = [record for record, equal in zip(candidates, likeness, strict=True) if equal == best]
-            rates = [get_phase_seconds(record) / _read_work(record).flops for record in _prefer_processor_time(similar)]
-            self._rates[key] = median(rates) if rates else None
-        return self._rates[key]
+        return self._find_rate(*(getattr(run, name) for name in SIMILAR_FIELDS))
 
-    def _is_comparable(self, recorded: Run, run: Run) -> bool:
-        return recorded.scale == run.scale or (self.kind == "cpu" and recorded.hidden_size >= run.hidden_size)
+    def _compute_rate(self, *wanted: Any) -> float | None:
+        fields = dict(zip(SIMILAR_FIELDS, wanted, strict=True))
+        rates: dict[tuple[bool, ...], list[float]] = {}
+        for run, rate in self._trained:
+            if run.scale == fields["scale"] or (self.kind == "cpu" and run.hidden_size >= fields["hidden_size"]):
+                likeness = tuple(getattr(run, name) == value for name, value in fields.items())
+                rates.setdefault(likeness, []).append(rate)
+        # a tuple of booleans is larger if its first fields are equal
+        return median(rates[max(rates)]) if rates else None
 
     def get_evaluation_seconds(self, run: Run) -> float | None:
-        """Return the evaluation time of a run in seconds, or None if no record has the same evaluation."""
-        evaluation = (run.architecture, run.suite, run.measure)
-        key = (*evaluation, run.hidden_size)
-        if key not in self._evaluations:
-            same = [
-                record
-                for record in self._records
-                if (record.run.architecture, record.run.suite, record.run.measure) == evaluation
-            ]
-            similar = [record for record in same if record.run.hidden_size == run.hidden_size] or same
-            seconds = [
-                get_phase_seconds(record, "evaluation_") / _count_contexts(record.run)
-                for record in _prefer_processor_time(similar, "evaluation_")
-            ]
-            self._evaluations[key] = median(seconds) if seconds else None
-        per_context = self._evaluations[key]
-        return None if per_context is None else per_context * _count_contexts(run)
+        """Return the evaluation time of a run, or None if no evaluation of this kind is recorded."""
+        seconds = self._find_evaluation(run.architecture, run.measure, run.scale, run.suite, run.hidden_size)
+        return None if seconds is None else seconds * _count_contexts(run)
+
+    def _compute_evaluation(self, architecture: str, measure: str, scale: str, suite: str, width: int) -> float | None:
+        """Return the median time per context of the most similar records. Other suites count at the same scale only."""
+        seconds: dict[tuple[bool, bool], list[float]] = {}
+        for record in self._records:
+            run = record.run
+            is_comparable = run.suite == suite or run.scale == scale
+            if is_comparable and (run.architecture, run.measure) == (architecture, measure):
+                per_context = get_phase_seconds(record, "evaluation_") / _count_contexts(run)
+                seconds.setdefault((run.suite == suite, run.hidden_size == width), []).append(per_context)
+        return median(seconds[max(seconds)]) if seconds else None
 
 
 def _read_work(record: Record) -> Work:
@@ -167,15 +149,6 @@ def _read_work(record: Record) -> Work:
     return count_operations(record.run)
 
 
-def _prefer_processor_time(records: Sequence[Record], phase: str = "") -> Sequence[Record]:
-    """Return the records that count processor time, or all records if none does.
-
-    Seconds of a clock are too long if other programs ran on the machine at the same time.
-    """
-    with_cpu_time = [record for record in records if get_phase_times(record, phase).get(f"{phase}cpu_seconds")]
-    return with_cpu_time or records
-
-
 def _count_contexts(run: Run) -> int:
     return len(run.test_contexts.split("+")) if run.architecture == "contextual" else 1
 
@@ -183,15 +156,17 @@ def _count_contexts(run: Run) -> int:
 def estimate(run: Run, costs: RecordedCosts, *, num_devices: int = 1, trained: Collection[str] = ()) -> Estimate:
     """Return the cost of a run without the training runs in `trained`. Several devices share the work equally."""
     phases = [phase for phase in list_training_phases(run) if get_training_id(phase) not in trained]
-    work = sum(map(count_operations, phases), Work())
+    work = [count_operations(phase) for phase in phases]
+    num_pairs, flops = sum(each.num_pairs for each in work), sum(each.flops for each in work)
+    lengths_are_known = all(each.is_known for each in work)
+    rate = costs.get_seconds_per_operation(run) if flops else 0.0
     evaluation_seconds = costs.get_evaluation_seconds(run)
-    rate = costs.get_seconds_per_operation(run) if work.flops else 0.0
-    is_known = work.is_known and rate is not None and (work.flops > 0 or evaluation_seconds is not None)
-    seconds = work.flops / num_devices * (rate or 0.0) + (evaluation_seconds or 0.0)
+    seconds = None
+    if lengths_are_known and rate is not None and evaluation_seconds is not None:
+        seconds = flops / num_devices * rate + evaluation_seconds
     # A run whose training has ended only evaluates, which needs no graph.
-    needs_graph = work.num_pairs > 0 or not work.is_known
-    memory_bytes = _estimate_memory(run, costs.kind, num_devices, needs_graph=needs_graph)
-    return Estimate(seconds if is_known else None, memory_bytes, work, evaluation_seconds is not None)
+    needs_graph = num_pairs > 0 or not lengths_are_known
+    return Estimate(seconds, _estimate_memory(run, costs.kind, num_devices, needs_graph=needs_graph), num_pairs)
 
 
 def _estimate_memory(run: Run, kind: str, num_devices: int, *, needs_graph: bool) -> int:

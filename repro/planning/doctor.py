@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -79,52 +79,28 @@ def check_deeply() -> Iterator[Finding]:
 
     Yields one finding per set of records, one for the stages, one for the weights, and one per failure.
     """
-    yield from _verify_records("published records", get_published_records())
-    yield from _verify_records("your records", get_local_records())
-    yield from _verify_stages()
-    yield from _verify_weights()
+    for label, folder in (("published records", get_published_records()), ("your records", get_local_records())):
+        yield from _verify(label, sorted(folder.glob("*.json")), _check_record)
+    yield from _verify("stages", sorted(get_stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}")), _check_stage)
+    yield from _verify("weights", sorted(run_folder("id").parent.glob("*/*.safetensors")), check_digest)
 
 
-def _verify_records(label: str, folder: Path) -> Iterator[Finding]:
-    paths = sorted(folder.glob("*.json"))
-    damaged = {path.name: error for path in paths if (error := _find_record_error(path))}
-    num_intact = len(paths) - len(damaged)
-    yield Finding(label, not damaged, f"{num_intact} of {len(paths)} hold: digests, types, means of their arrays")
-    yield from (Finding(name, False, error) for name, error in damaged.items())
-
-
-def _find_record_error(path: Path) -> str:
-    """Return the error of a record, or an empty string if its digest and arrays are correct."""
-    try:
-        _ = read_record(path).arrays
-    except (ValueError, OSError) as error:
-        return str(error)
-    return ""
-
-
-def _verify_stages() -> Iterator[Finding]:
-    folders = sorted(path.parent for path in get_stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}"))
-    damaged: dict[str, str] = {}
-    for folder in folders:
-        try:
-            content = read_json(folder / STAGE_FILE)
-            check_digests(folder, content["files"], get_building_folder(folder), deep=True)
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            damaged[f"{folder.parent.name}/{folder.name}"] = str(error)
-    intact = f"{len(folders) - len(damaged)} of {len(folders)} hold"
-    yield Finding("stages", not damaged, intact)
-    yield from (Finding(name, False, error) for name, error in damaged.items())
-
-
-def _verify_weights() -> Iterator[Finding]:
-    paths = sorted(run_folder("id").parent.glob("*/*.safetensors"))
-    num_unverified = 0
-    damaged: dict[str, str] = {}
+def _verify(label: str, paths: Sequence[Path], check: Callable[[Path], object]) -> Iterator[Finding]:
+    damaged: dict[Path, str] = {}
     for path in paths:
         try:
-            num_unverified += not check_digest(path)
-        except (OSError, ValueError) as error:
-            damaged[f"{path.parent.name}/{path.name}"] = str(error)
-    intact = f"{len(paths) - len(damaged)} of {len(paths)} hold"
-    yield Finding("weights", not damaged, f"{intact}; {num_unverified} were written before digests were stored")
-    yield from (Finding(name, False, error) for name, error in damaged.items())
+            check(path)
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            damaged[path] = str(error)
+    yield Finding(label, not damaged, f"{len(paths) - len(damaged)} of {len(paths)} hold")
+    yield from (Finding(f"{path.parent.name}/{path.name}", False, error) for path, error in damaged.items())
+
+
+def _check_record(path: Path) -> None:
+    # The arrays are read and compared only when they are asked for.
+    _ = read_record(path).arrays
+
+
+def _check_stage(path: Path) -> None:
+    folder = path.parent
+    check_digests(folder, read_json(path)["files"], get_building_folder(folder), deep=True)

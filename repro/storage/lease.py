@@ -25,10 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from types import TracebackType
-
-from repro.storage.paths import get_building_folder, get_corpora_folder, get_imports_folder
 
 EXIT_LOST = 76
 """Exit status of a process that lost its lease while it was alive."""
@@ -45,13 +42,9 @@ def get_lease_timeout() -> float:
 
     Attribute caches of network disks hide a heart-beat for up to a minute. Values above 120 are safe on a shared disk.
     """
-    text = os.environ.get("REPRO_DEAD_AFTER_SECONDS", "180")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = float("nan")
+    seconds = float(os.environ.get("REPRO_DEAD_AFTER_SECONDS", "180"))
     if not 0 < seconds <= 86_400:
-        raise ValueError(f"REPRO_DEAD_AFTER_SECONDS={text!r}: must be above 0 and at most 86400")
+        raise ValueError(f"REPRO_DEAD_AFTER_SECONDS={seconds}: must be above 0 and at most 86400")
     return seconds
 
 
@@ -84,11 +77,10 @@ class Owner:
 class Lease:
     """A lease that this process holds. A thread updates its heart-beat until `release`."""
 
-    def __init__(self, folder: Path, number: int, descriptor: int) -> None:
+    def __init__(self, folder: Path, number: int) -> None:
         """Start the heart-beat on a new owner file. Use `acquire` to create a lease."""
         self.folder, self.number = folder, number
         self.on_beat: Callable[[], None] = lambda: None
-        self._descriptor = descriptor
         self._timeout_seconds = get_lease_timeout()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {folder.name}", daemon=True)
@@ -112,15 +104,13 @@ class Lease:
         # The heart-beat thread may release its own lease, and a thread cannot join itself.
         if threading.current_thread() is not self._thread:
             self._thread.join()
-        os.close(self._descriptor)
 
     def _beat(self) -> None:
         last = time.monotonic()
         # six beats per timeout, so that a few failed ones do not look like a death
         while not self._ended.wait(self._timeout_seconds / 6):
             try:
-                # by descriptor, so that a heart-beat never touches the file of another owner
-                os.utime(self._descriptor)
+                os.utime(_get_owner_file(self.folder, self.number))
                 last = time.monotonic()
                 self.check()
                 self.on_beat()
@@ -157,23 +147,20 @@ def acquire(folder: Path) -> Lease | None:
         number = last.number + 1 if last else 1
         path = _get_owner_file(folder, number)
         try:
-            # O_EXCL decides the race: a loser finds the new owner in the next iteration.
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            # Exclusive creation decides the race: a loser finds the new owner in the next iteration.
+            file = path.open("x")
         except FileExistsError:
             continue
         pid = os.getpid()
         content = {"host": socket.gethostname(), "pid": pid, "machine": _identify_machine(), "born": _read_birth(pid)}
         try:
-            # unlike os.write, it never writes only a part
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(json.dumps(content).encode())
-            os.fsync(descriptor)
+            with file:
+                file.write(json.dumps(content))
         except OSError:
             # a full disk: remove the owner file, or others would wait for it
-            os.close(descriptor)
             path.unlink()
             raise
-        return Lease(folder, number, descriptor)
+        return Lease(folder, number)
 
 
 def acquire_unless_alive(folder: Path) -> Lease | None:
@@ -245,30 +232,6 @@ def get_live_owner(folder: Path) -> Owner | None:
 def has_succeeded(folder: Path) -> bool:
     """Return whether any owner of a lease has ended its work successfully."""
     return any(path.read_text(encoding="utf-8", errors="replace") == DONE for path in folder.glob("[0-9]*.ended"))
-
-
-def lease_folder(path: Path) -> Path:
-    """Return the folder of the lease for building a stage or importing a corpus, given the path of the result."""
-    if path.parent == get_corpora_folder():
-        return get_imports_folder() / path.name / "owner"
-    return get_building_folder(path) / "owner"
-
-
-def get_part_owner(part: Path) -> Owner | None:
-    """Return the last owner that wrote a temporary path (`.NAME.DIGITS.part`), or None if there was no lease."""
-    return get_last_owner(lease_folder(_get_target(part)))
-
-
-def _get_target(part: Path) -> Path:
-    # names may contain dots, so the last two are those of the digits and the ending
-    return part.with_name(part.name[1:].rsplit(".", 2)[0])
-
-
-def remove_leftovers(path: Path) -> None:
-    """Remove the temporary folders that killed writers of `path` left. The caller holds the lease of `path`."""
-    for part in path.parent.glob(".*.part"):
-        if _get_target(part) == path:
-            rmtree(part, ignore_errors=True)
 
 
 def _get_owner_file(folder: Path, number: int) -> Path:

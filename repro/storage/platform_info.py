@@ -33,10 +33,9 @@ def _iter_cpu_quotas() -> Iterator[int]:
             yield quota // period
 
 
-def measure_peak_bytes(*, with_children: bool = False) -> int:
-    """Return the peak resident memory of this process, or the maximum over it and its finished children."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if with_children else (resource.RUSAGE_SELF,)
-    return max(resource.getrusage(kind).ru_maxrss for kind in kinds) * RESIDENT_UNIT_BYTES
+def measure_peak_bytes() -> int:
+    """Return the peak resident memory of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RESIDENT_UNIT_BYTES
 
 
 def reserve_space(descriptor: int, num_bytes: int) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repro.storage.digests import check_digests, hash_folder, hash_samples
-from repro.storage.files import atomic_folder, json_object
-from repro.storage.lease import acquire, get_last_owner, remove_leftovers
+from repro.storage.files import atomic_folder, json_object, remove_dead_parts
+from repro.storage.lease import acquire, get_last_owner
 from repro.storage.paths import get_building_folder, get_stage_folder
 
 STAGE_FILE = "stage.json"
@@ -142,7 +142,7 @@ class Stage:
                 if self.is_built:
                     return
                 # the files of killed builds, which can be as large as the stage
-                remove_leftovers(self.path)
+                remove_dead_parts(self.path)
                 # That listed the folder, which renews the cache of a network disk. It may have hidden a finished stage.
                 if self.is_built:
                     return

@@ -28,8 +28,8 @@ from repro.records.lookup import read_runs, resolve_runs
 from repro.spec import MTEB_SUITES, TRAINED, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
-from repro.storage.lease import acquire_unless_alive, lease_folder
-from repro.storage.paths import get_corpora_folder, is_imported
+from repro.storage.lease import acquire_unless_alive
+from repro.storage.paths import get_corpora_folder, get_imports_folder, is_imported
 from repro.train.batch_view import BatchViewer
 from tests.commands import ignore
 from tests.data.files import make_judged, write_rows
@@ -238,7 +238,7 @@ def test_killed_imports_are_cleaned_up(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "x.jsonl", make_rows())
     running = get_corpora_folder() / ".other.1.part"
     running.mkdir(parents=True)
-    with acquire_unless_alive(lease_folder(get_corpora_folder() / "other")):
+    with acquire_unless_alive(get_imports_folder() / "other" / "owner"):
         child = os.fork()
         if child == 0:
             imported.import_pairs = lambda *args, **options: os._exit(9)

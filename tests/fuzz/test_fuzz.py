@@ -37,7 +37,7 @@ from repro.spec import base
 from repro.spec.identity import run_id
 from repro.storage.lease import get_last_owner
 from repro.train.checkpoint import TrainState, read_checkpoint, read_metrics, write_checkpoint
-from slurm.profiles import _read, _tables, load_profile
+from slurm.profiles import load_profile, read_tables
 from slurm.states import get_run_item
 from slurm.sweep import Submission, read_submissions
 from tests.commands import get_exit_code
@@ -143,10 +143,9 @@ def write_submission(folder: Path) -> None:
 
 
 def read_profile(path: Path) -> Any:
-    _tables.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_PROFILES", str(path))
-        return [load_profile(name) for name in _read(path)]
+        return [load_profile(name) for name in read_tables()]
 
 
 Reader = tuple[Callable[[Path], Any], str, Callable[[Path], Any]]

@@ -286,4 +286,4 @@ def test_first_phase_needs_no_suite() -> None:
     encoders = {"start": "minilm", "surrogate": "minilm-words", "filter": "none", "filter_model": None}
     steps = {"num_epochs": None, "num_steps": 20, "num_warmup_steps": 2, "num_pretraining_steps": 10, "num_pairs": 1000}
     run = base("small", pretraining_corpus="desk", **own, **encoders, **steps)
-    assert [stage.path for stage, _ in stages_by_phase(run)] == [stage.path for stage in list_stages(run)]
+    assert len([*stages_by_phase(run, list_stages(run))]) == len(list_stages(run))

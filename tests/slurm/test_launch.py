@@ -1,7 +1,6 @@
 """Submissions to Slurm: scripts, arrays and their limits, refusals, and interrupted jobs. Slurm itself is imitated."""
 
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -14,21 +13,20 @@ from typing import Any
 import pytest
 from submitit import AutoExecutor
 
-from repro.planning.cost import list_missing_trainings, list_training_phases
-from repro.records import provenance
+from repro.records.provenance import compute_source_digest
 from repro.records.store import read_records
 from repro.spec import Run, base, grid
-from repro.spec.identity import difference, get_training_id, run_id
-from repro.storage.paths import CHECKOUT, get_local_records, run_folder
+from repro.spec.identity import difference, run_id
+from repro.storage.paths import CHECKOUT, get_local_records
 from slurm.batches import order_batches
 from slurm.job import Job
 from slurm.profiles import Profile
-from slurm.scheduler import JOB_VARIABLES, Queued, fetch_queue, hide_enclosing_job
+from slurm.scheduler import Queued, fetch_queue, hide_enclosing_job
 from slurm.signals import Stop
 from slurm.start import cancel, scripts
 from slurm.states import JobState, get_run_item
 from slurm.status import RunStatus, TrainingProgress, get_statuses
-from slurm.sweep import add_run_dependencies, build_tasks, check_code, read_submissions
+from slurm.sweep import add_run_dependencies, build_tasks, read_submissions
 from slurm.tables import make_status_table
 from tests.leases import find_owner, take_lease
 from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
@@ -94,7 +92,7 @@ def write_scripts(*runs: Run, profile: Profile = PROFILE) -> dict[str, str]:
 def set_queue(fake: Path, *lines: str) -> None:
     """Set the jobs that `squeue` lists, as id|state|reason."""
     rows = [line.split("|") for line in lines]
-    (fake / "queue").write_text("".join(f"{id}|{state}|somebody|{reason}\n" for id, state, reason in rows))
+    (fake / "queue").write_text("".join(f"{id}|{state}|somebody|999|{reason}\n" for id, state, reason in rows))
 
 
 def test_dry_run_shows_submitted_script(fake_slurm: Path) -> None:
@@ -145,7 +143,7 @@ def test_each_gpu_has_its_task(fake_slurm: Path) -> None:
     assert "gpus-per-node" not in stage
 
 
-@pytest.mark.parametrize("parameters", [{"partitoin": "x"}, {"slurm_partitoin": "x"}, {"mem_gb": "much"}])
+@pytest.mark.parametrize("parameters", [{"slurm_partitoin": "x"}, {"mem_gb": "much"}])
 def test_wrong_parameters_name_the_profile(fake_slurm: Path, parameters: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="profile p: "):
         launch(RUNS[0], profile=Profile(name="p", parameters=parameters))
@@ -159,13 +157,6 @@ def test_job_starts_in_the_checkout(fake_slurm: Path) -> None:
     for before, after in ({}, str(CHECKOUT)), ({"PYTHONPATH": "/x:/y"}, f"{CHECKOUT}:/x:/y"):
         command = ["bash", "-c", f'{line}; printf %s "$PYTHONPATH"']
         assert subprocess.run(command, env=before, capture_output=True, text=True, check=True).stdout == after
-    *_, script = write_scripts(
-        *RUNS[:2],
-        profile=replace(
-            PROFILE, parameters={"slurm_wckey": "nlp", "slurm_additional_parameters": {"chdir": "/project"}}
-        ),
-    ).values()
-    assert "#SBATCH --wckey=nlp\n" in script and "#SBATCH --chdir=/project\n" in script
 
 
 def test_container_wraps_python(fake_slurm: Path, tmp_path: Path) -> None:
@@ -188,7 +179,7 @@ def test_arrays_keep_the_throttle(fake_slurm: Path) -> None:
     _, *arrays = write_scripts(*RUNS).values()
     assert [re.search("--array=(.*)", script)[1] for script in arrays] == ["0-2%1", "0-2%1", "0-1%1"]
     # If only two jobs may run in parallel, the third array waits for the first.
-    batches = order_batches(build_tasks(RUNS, PROFILE, code={}), max_array_size=3, num_at_once=2)
+    batches = order_batches(build_tasks(RUNS, PROFILE), max_array_size=3, num_at_once=2)
     summaries = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in batches]
     assert summaries == [(1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3")]
 
@@ -210,16 +201,13 @@ def test_sharing_runs_wait_for_training(fake_slurm: Path) -> None:
     assert [set(submission.runs) for submission in read_submissions()[1:]] == [
         {run_id(run) for run in runs} for runs in ((ALIKE[0], RUNS[1]), ALIKE[1:])
     ]
-    set_queue(fake_slurm, "101|PENDING|x", "102_0|RUNNING|None", "103_0|PENDING|Dependency")
-    launch(replace(RUNS[0], context_seed=7), RUNS[3])
-    assert list_dependencies(fake_slurm)[3:] == ["afterok:101", "afterok:101,afterany:102_0"]
 
 
 def test_runs_wait_for_missing_phase(fake_slurm: Path) -> None:
     phased = base("smoke", num_steps=3, pretraining_corpus="desk", num_pretraining_steps=3)
     longer = replace(phased, num_steps=4)
     same_training = replace(longer, context_seed=1)
-    tasks = add_run_dependencies(build_tasks((phased, longer, same_training), PROFILE, code={}), {})
+    tasks = add_run_dependencies(build_tasks((phased, longer, same_training), PROFILE))
     names = [run_id(run) for run in (phased, longer, same_training)]
     assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
     batches = order_batches(tasks, max_array_size=3, num_at_once=2)
@@ -227,21 +215,12 @@ def test_runs_wait_for_missing_phase(fake_slurm: Path) -> None:
         [name] for name in names
     ]
     assert [batch.after for batch in batches if not batch.is_stage] == ["", "runs 1 of 3", "runs 2 of 3"]
-    for phase in list_training_phases(phased):
-        folder = run_folder(get_training_id(phase))
-        lease = take_lease(folder / "training")
-        (folder / "checkpoint.safetensors").touch()
-        assert list_missing_trainings(phase), "a process still trains it"
-        lease.release()
-    assert [list_missing_trainings(run) for run in (phased, longer)] == [(), (get_training_id(longer),)]
-    after = [task.after for task in add_run_dependencies(tasks, {}) if task.item.kind == "run"]
-    assert after == [(), (), (names[1],)]
 
 
 @pytest.mark.parametrize("num_at_once", [1, 2, 3, 5, 8, 100])
 def test_throttle_is_never_exceeded(num_at_once: int) -> None:
     runs = (*RUNS, *(replace(run, sampler="cluster", cluster_size=8) for run in RUNS), *ALIKE[1:])
-    tasks = add_run_dependencies(build_tasks(runs, PROFILE, code={}), {})
+    tasks = add_run_dependencies(build_tasks(runs, PROFILE))
     batches = order_batches(tasks, max_array_size=3, num_at_once=num_at_once)
     arrays = {batch.name: batch for batch in batches if not batch.is_stage}
     assert sorted(task.name for batch in arrays.values() for task in batch.tasks) == sorted(
@@ -254,42 +233,28 @@ def test_throttle_is_never_exceeded(num_at_once: int) -> None:
 
 def test_refused_submission_is_explained(fake_slurm: Path) -> None:
     (fake_slurm / "refuse-103").touch()
-    with pytest.raises(ValueError, match=r"refused runs 2 of 3.*QOSMaxSubmit.*Submitted .*runs 1 of 3") as caught:
+    with pytest.raises(ValueError, match=r"refused runs 2 of 3.*QOSMaxSubmit"):
         launch(*RUNS)
     set_queue(fake_slurm, "101|PENDING|Priority", *(f"102_{n}|PENDING|x" for n in range(3)))
     assert sorted(get_states(*RUNS)) == ["missing"] * 5 + ["queued"] * 3
-    missing = [status.id for status in get_statuses(RUNS) if status.state == "missing"]
-    assert all(name in str(caught.value).partition("Not submitted:")[2] for name in missing)
     assert launch(*RUNS)[0] == "8 runs requested, 5 to start"
     again = [text for job, text in read_scripts(fake_slurm).items() if job > 103]
     assert all("--dependency=afterok:101\n" in text for text in again), "the queued stage is not submitted again"
 
 
-def test_refused_retry_keeps_reasons(fake_slurm: Path) -> None:
-    """The runs of the refused array have failed before. Without --retry they are not started later."""
-    for run in RUNS:
-        get_run_item(run).write(JobState(state="failed", reason="bad luck"))
-    (fake_slurm / "refuse-103").touch()
-    with pytest.raises(ValueError, match="refused runs 2 of 3"):
-        launch(*RUNS, retry=True)
-    set_queue(fake_slurm, "101|PENDING|Priority", *(f"102_{n}|PENDING|x" for n in range(3)))
-    assert sorted(get_states(*RUNS)) == ["failed"] * 5 + ["queued"] * 3
-    assert {status.reason for status in get_statuses(RUNS) if status.state == "failed"} == {"bad luck"}
-
-
 def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:
     launch(*RUNS[:2])
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|RUNNING|None")
-    queue = {"102_0": Queued("PENDING", "Dependency", "somebody"), "102_1": Queued("RUNNING", "None", "somebody")}
-    assert fetch_queue(["102_0", "102_1"]) == queue
+    assert fetch_queue(["102_0", "102_1"])["102_0"] == Queued("PENDING", "Dependency", "somebody", 999)
     assert get_states(*RUNS[:2]) == ["queued", "queued"]
     assert "job 102_0 is PENDING (Dependency)" in get_statuses(RUNS)[0].reason
     set_queue(fake_slurm, "102_1|RUNNING|None")
     assert get_states(*RUNS[:2]) == ["missing", "queued"]
     status = get_statuses(RUNS)[0]
-    assert "has left Slurm's queue; launch again" in status.reason
+    assert status.reason.startswith("stage corpus/") and "has left Slurm's queue; launch again" in status.reason
+    stages_of(RUNS[0])[0].build()
     Path(status.log).write_text("srun: error: no such file")
-    assert f"ended before it started; see its log {status.log}" in get_statuses(RUNS)[0].reason
+    assert f"see its log {status.log}" in get_statuses(RUNS)[0].reason
 
 
 def test_silent_scheduler_loses_no_job(fake_slurm: Path) -> None:
@@ -298,17 +263,17 @@ def test_silent_scheduler_loses_no_job(fake_slurm: Path) -> None:
     (fake_slurm / "squeue").write_text("#!/bin/bash\nexit 1\n")
     assert fetch_queue(["102_0"]) is None
     assert get_states(*RUNS[:2]) == ["queued", "queued"]
-    requested, reason = launch(*RUNS[:2])
-    assert requested == "2 runs requested, 0 to start" and "does not respond" in reason
+    assert launch(*RUNS[:2]) == ["2 runs requested, 0 to start"]
     with take_lease(get_run_item(RUNS[0]).lease_folder):
         assert get_states(*RUNS[:2]) == ["running", "queued"]
 
 
-def test_cancel_names_other_users(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job of another user is marked. It stops by itself."""
+def test_jobs_of_other_users_are_known(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user of the home submits them no second time. A cancelled one is marked, and stops by itself."""
     launch(*RUNS[:2])
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|PENDING|Dependency")
-    monkeypatch.setattr(os, "getuid", lambda: pwd.getpwnam("nobody").pw_uid)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert launch(*RUNS[:2]) == ["2 runs requested, 0 to start"]
     assert [(status.state, user) for status, user in cancel(RUNS[:1])] == [("queued", "somebody")]
     assert (fake_slurm / "cancelled").read_text() == "102_0\n"
     assert get_states(*RUNS[:2]) == ["failed", "queued"]
@@ -324,11 +289,24 @@ def test_careful_scales_refuse_uncommitted_code(fake_slurm: Path, monkeypatch: p
     launch(RUNS[0])
 
 
-def test_missing_suite_is_refused_at_launch(fake_slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm.start.check_encoders", lambda runs: None)
-    with pytest.raises(ValueError, match=r"suite 'beir': .*repro fetch beir"):
-        launch(replace(RUNS[0], suite="beir"))
-    assert not read_submissions()
+def test_changed_code_stops_the_job(execute_with: Callable[..., None]) -> None:
+    execute_with(lambda run, **options: None)
+    [*_, task] = build_tasks([RUNS[0]], PROFILE)
+    Job(run=task.job.run, source=compute_source_digest())(Stop(), where=JobState(state="running"))
+    with pytest.raises(RuntimeError, match="the code has changed since the launch"):
+        Job(run=task.job.run, source="another")(Stop(), where=JobState(state="running"))
+    assert get_states(RUNS[0]) == ["failed"]
+
+
+def test_jobs_do_not_inherit_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a job, its own variables are hidden and those of the site are kept. All are restored afterwards."""
+    env = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "300", "CUDA_VISIBLE_DEVICES": "3"}
+    site = {"SLURM_CONF": "/c", "SBATCH_EXPORT": "NONE"}
+    for name, value in (env | site).items():
+        monkeypatch.setenv(name, value)
+    with hide_enclosing_job():
+        assert not env.keys() & os.environ.keys() and site.items() <= os.environ.items()
+    assert (env | site).items() <= os.environ.items()
 
 
 def test_sigusr2_requeues_the_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,97 +315,17 @@ def test_sigusr2_requeues_the_job(own_home: Path, monkeypatch: pytest.MonkeyPatc
     executor = AutoExecutor(own_home / "jobs", cluster="local")
     executor.update_parameters(timeout_min=5)
     stages_of(run)[0].build()
-    [task] = build_tasks([run], PROFILE, code={})
+    [task] = build_tasks([run], PROFILE)
     [job] = executor.submit_array([StandInJob(task.job)])
     wait_until(lambda: f"begin {run_id(run)} at 0" in read_trace())
     os.kill(find_owner(get_run_item(run).lease_folder).pid, signal.SIGUSR2)
-    assert job.result() == "done"
+    job.wait()
     state = read_state(run)
     assert (state.state, state.job_id, state.num_interruptions) == ("done", job.job_id, 1)
     [record] = read_records(get_local_records())
     assert record.metrics["value"] == compute_undisturbed_metric(run)
     begins = [int(line.split()[-1]) for line in read_trace() if line.startswith("begin")]
     assert len(begins) == 2 and begins[1] > 0
-
-
-def test_job_variables_are_hidden_from_sbatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside a job, its own variables are hidden and those of the site are kept. All are restored afterwards."""
-    for name in [name for name in os.environ if name.startswith(JOB_VARIABLES)]:
-        monkeypatch.delenv(name)
-    env = {"SLURM_ARRAY_TASK_ID": "5", "SLURM_MEM_PER_CPU": "300", "SLURM_CONF": "/c", "SBATCH_EXPORT": "NONE"}
-    env |= {"CUDA_VISIBLE_DEVICES": "3", "SUBMITIT_FOLDER": "/f"}
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    with hide_enclosing_job():
-        assert env.items() <= os.environ.items()
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with hide_enclosing_job():
-        remaining = {name for name in (*env, "SLURM_JOB_ID") if name in os.environ}
-    assert remaining == {"SLURM_CONF", "SBATCH_EXPORT", "CUDA_VISIBLE_DEVICES"}
-    monkeypatch.setenv("SLURM_JOB_GPUS", "3")
-    with hide_enclosing_job():
-        assert "CUDA_VISIBLE_DEVICES" not in os.environ
-    assert env.items() <= os.environ.items()
-
-
-@pytest.mark.parametrize("name", ["%u-%j", "back\\slash", "two\nlines"])
-def test_slurm_signs_in_home_are_refused(
-    fake_slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Slurm expands percent signs in paths of logs. With a backslash, it writes all logs into a file named %j."""
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / name))
-    with pytest.raises(ValueError, match="logs of Slurm need paths without"):
-        write_scripts(RUNS[0])
-
-
-def run_job(launched_with: dict[str, Any]) -> None:
-    """Run a job of a scale that checks the code. `execute` must be replaced."""
-    job = Job(run=vars(base("small")), launched_with=launched_with)
-    job(Stop(), where=JobState(state="running"))
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute_with: Callable[..., None]) -> Callable[..., None]:
-    """Make a checkout that counts as that of the code, and return a function that commits a file. Runs do nothing."""
-    execute_with(lambda run, **options: None)
-    root = tmp_path / "checkout"
-    git = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b")
-
-    def commit(name: str, text: str) -> None:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-        for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", name)):
-            subprocess.run([*git, *words], check=True)
-
-    for name, path in (("CHECKOUT", root), ("SOURCES", root), ("PACKAGE", root / "repro")):
-        monkeypatch.setattr(provenance, name, path, raising=False)
-    for folder in ("repro", "slurm", "experiments", "figures"):
-        commit(f"{folder}/module.py", "a = 1\n")
-    return commit
-
-
-def test_git_refusal_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    with pytest.raises(ValueError, match=r"dubious ownership.*safe\.directory") as refused:
-        check_code([base("small")])
-    assert "commit first" not in str(refused.value)
-
-
-def test_changed_code_stops_the_job(
-    checkout: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A job compares its sources with those of the launch, with or without git. Other files do not count."""
-    launched_with = check_code([base("small")])
-    for path in ("RESULTS.md", "tests/test_edited.py", "experiments/records/new.json"):
-        checkout(path, "edited")
-    run_job(launched_with)
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    run_job(launched_with)
-    (tmp_path / "checkout" / "slurm" / "module.py").write_text("a = 2\n")
-    with pytest.raises(RuntimeError, match=r"the code has changed since the launch: .*--retry"):
-        run_job(launched_with)
 
 
 DONE = [RunStatus(run_id(run), "recorded", score=0.1234) for run in RUNS[:2]]

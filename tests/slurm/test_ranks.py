@@ -3,32 +3,40 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import torch.distributed as dist
 
-from repro.records.store import read_record
-from repro.spec import Run
+from repro.execute import execute
+from repro.records.store import read_records, write_record
+from repro.spec import Run, base
 from repro.spec.identity import run_id
+from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
 from repro.storage.paths import CHECKOUT, get_home, get_local_records, run_folder
 from repro.train.checkpoint import read_metrics
+from repro.train.parallel import any_process
 from slurm import launch
+from slurm.launch import SubmittedJob
 from slurm.profiles import Profile, load_profile
 from slurm.status import get_statuses
 from slurm.sweep import build_tasks
+from tests.commands import ignore
+from tests.slurm import stand_in as work
 from tests.slurm.launching import get_states, launch_runs, read_state, start_requeued, wait_until
-from tests.slurm.real_run import RUN, check_training, copy_stages
 
+RUN = base("smoke", num_steps=60)
 TWO = Profile(name="two", on="local", num_at_once=1, parameters={"tasks_per_node": 2, "cpus_per_task": 1})
 launch_two = partial(launch_runs, profile=TWO)
 
@@ -40,11 +48,14 @@ start([RUN], TWO, sweep="test", progress=partial(print, flush=True))
 """
 
 
-def test_stopped_processes_match_one(trained_home: Path) -> None:
+def test_stopped_processes_match_one() -> None:
     """Two processes that stop and resume see the batches of one process. Losses and scores differ by rounding only."""
-    copy_stages(trained_home)
+    folder, score = run_folder(run_id(RUN)), f"{RUN.suite}/mean/ndcg_at_10"
+    expected_score, expected = execute(RUN, progress=ignore).metrics[score], read_metrics(folder)
+    # The stages stay, so that they need not be built again.
+    for path in (folder, get_local_records()):
+        shutil.rmtree(path)
     queue = subprocess.Popen([sys.executable, "-c", LAUNCHER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
-    folder = run_folder(run_id(RUN))
     wait_until(lambda: len(read_metrics(folder)) >= 3)
     queue.send_signal(signal.SIGINT)
     output = queue.communicate(timeout=120)[0]
@@ -52,25 +63,11 @@ def test_stopped_processes_match_one(trained_home: Path) -> None:
     assert 0 < len(read_metrics(folder)) < RUN.num_steps
     assert (folder / "checkpoint.safetensors").exists()
     launch_two(RUN)
-    assert get_states(RUN) == ["recorded"]
-    check_scores(trained_home)
-
-
-def check_scores(trained_home: Path) -> None:
-    """Check that training and scores equal those of the run in one process, up to rounding."""
-    check_training(trained_home)
-    name = f"{run_id(RUN)}.json"
-    expected = read_record(trained_home / get_local_records().relative_to(get_home()) / name)
-    actual = read_record(get_local_records() / name)
-    metric = f"{RUN.suite}/mean/ndcg_at_10"
-    assert actual.metrics[metric] == pytest.approx(expected.metrics[metric], abs=0.02)
-
-
-def run_in_ranks(function: Callable[..., None], trained_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the processes of the local queue call a function of this module instead of `execute`."""
-    copy_stages(trained_home)
-    monkeypatch.setattr("slurm.local.CHILD_MODULE", "tests.slurm.stand_in_rank")
-    monkeypatch.setenv("STAND_IN_EXECUTE", function.__name__)
+    [record], metrics = read_records(get_local_records()), read_metrics(folder)
+    assert record.metrics[score] == pytest.approx(expected_score, abs=0.02)
+    for name in ("step", "batch"):
+        assert [line[name] for line in metrics] == [line[name] for line in expected]
+    assert [line["loss"] for line in metrics] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
 
 
 def list_listening_addresses(pid: int) -> set[str]:
@@ -85,11 +82,14 @@ def list_listening_addresses(pid: int) -> set[str]:
     return {row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
 
 
-def record_listeners(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Replace `execute`: write down addresses and threads of this process."""
+def listen_and_fail(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
+    """Replace `execute`: write down addresses and threads. Then rank 1 fails, and rank 0 waits for it."""
     addresses = sorted(list_listening_addresses(os.getpid()))
-    report = {"listeners": addresses, "threads": os.environ["OMP_NUM_THREADS"]}
+    report = {"pid": os.getpid(), "listeners": addresses, "threads": os.environ["OMP_NUM_THREADS"]}
     (get_home() / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(report))
+    dist.barrier()
+    if os.environ["RANK"] == "1":
+        raise ValueError("no such thing")
     dist.barrier()
 
 
@@ -97,42 +97,28 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_ranks_listen_on_loopback(trained_home: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store of torch would listen on every interface, and it executes what it receives."""
-    run_in_ranks(record_listeners, trained_home, monkeypatch)
-    # The function writes no record, and is not tried again.
-    launch_runs(RUN, profile=replace(TWO, max_requeues=0))
-    assert get_states(RUN) == ["failed"]
+def test_failed_rank_ends_the_others(stand_in: None, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run fails with the error of the rank that failed first, and no process is left.
+
+    Ranks listen on loopback only. The store of torch would listen on every interface, and it executes what it receives.
+    """
+    monkeypatch.setenv("STAND_IN_EXECUTE", f"{__name__}:{listen_and_fail.__name__}")
+    launch_two(RUN)
+    [status] = get_statuses([RUN])
+    assert status.state == "failed" and status.reason.startswith("rank 1 on ")
+    assert status.reason.endswith("ValueError: no such thing")
     reports = [json.loads((own_home / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    assert not Path(f"/proc/{reports[0]['pid']}").exists()
     assert [report["threads"] for report in reports] == ["1", "1"]
     listeners = {address for report in reports for address in report["listeners"]}
     assert set() < listeners <= LOOPBACK
 
 
-def fail_or_wait(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
-    """Replace `execute`: rank 1 fails, and rank 0 waits for it in a collective call."""
-    if os.environ["RANK"] == "1":
-        time.sleep(0.5)
-        raise ValueError("no such thing")
-    (get_home() / "rank-0.pid").write_text(str(os.getpid()))
-    dist.barrier()
-
-
-def test_failed_rank_ends_the_others(trained_home: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run fails with the error of the rank that failed first, and no process is left."""
-    run_in_ranks(fail_or_wait, trained_home, monkeypatch)
-    launch_two(RUN)
-    [status] = get_statuses([RUN])
-    assert status.state == "failed" and status.reason.startswith("rank 1 on ")
-    assert status.reason.endswith("ValueError: no such thing")
-    assert not Path(f"/proc/{(own_home / 'rank-0.pid').read_text()}").exists()
-
-
 def test_unshareable_batch_is_refused_first() -> None:
     site = Profile(name="site", parameters={"nodes": 3, "tasks_per_node": 2})
     with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
-        build_tasks([replace(RUN, batch_size=16)], site, code={})
-    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site, code={})[-1].job.num_processes == 6
+        build_tasks([replace(RUN, batch_size=16)], site)
+    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site)[-1].job.num_processes == 6
 
 
 def describe(num_nodes: int, rank: int) -> dict[str, str]:
@@ -161,22 +147,60 @@ def test_tasks_know_where_to_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         describe(1, 0)
 
 
+def count_together(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> None:
+    """Replace `execute`: ranks take slow steps together, and stop together with a checkpoint."""
+    checkpoint, is_first = run_folder(run_id(run)) / "checkpoint.json", os.environ["RANK"] == "0"
+    step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+    if is_first:
+        work.trace(f"begin {step} of {dist.get_world_size()}")
+    with delay_stops():
+        while step < NUM_SLOW_STEPS:
+            if any_process(should_stop() or is_asked_to_stop(), torch.device("cpu")):
+                if is_first:
+                    checkpoint.write_text(str(step))
+                raise Interrupted(f"stopped at {step}")
+            step += 1
+            time.sleep(0 if (get_home() / "fast").exists() else 0.25)
+    if is_first:
+        write_record(get_local_records(), run, metrics={"value": step}, arrays={}, provenance=work.PROVENANCE)
+    dist.barrier()
+
+
+NUM_SLOW_STEPS = 2000
+
+
+@dataclass(frozen=True)
+class CountingJob(SubmittedJob):
+    """A job that counts in the process that unpickles it."""
+
+    def __call__(self) -> None:
+        """Execute the job."""
+        work.replace_work()
+        sys.modules["repro.execute"] = work.make_execute_module(count_together)
+        super().__call__()
+
+
 @pytest.mark.slurm
+@pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize("parameters", [{"nodes": 2}, {"tasks_per_node": 2}], ids=["nodes", "tasks"])
 def test_slurm_tasks_resume_together(
-    own_home: Path, trained_home: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int]
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, int]
 ) -> None:
-    copy_stages(trained_home)
+    """Tasks of one job meet, stop with one checkpoint, are requeued, and go on from it. Nothing is trained."""
     monkeypatch.delenv("SLURM_LAUNCH_NODE_IPADDR", raising=False)
+    monkeypatch.setattr(launch, "SubmittedJob", CountingJob)
+    work.stages_of(RUN)[0].build()
     profile = load_profile("dev-cluster")
     parameters = {**profile.parameters, **parameters, "slurm_setup": ["export GLOO_SOCKET_IFNAME=lo"]}
     launch_runs(RUN, profile=replace(profile, parameters=parameters))
-    wait_until(lambda: len(read_metrics(run_folder(run_id(RUN)))) >= 3, seconds=300)
+    wait_until(lambda: "begin 0 of 2" in work.read_trace(), seconds=900)
     job_id = get_statuses([RUN])[0].job_id
     subprocess.run(["scancel", "--signal=USR2", job_id], check=True)
     start_requeued(job_id)
-    wait_until(lambda: get_states(RUN) == ["recorded"], seconds=300)
+    work.set_flag("fast")
+    wait_until(lambda: get_states(RUN) == ["recorded"], seconds=900)
     assert get_statuses([RUN])[0].num_interruptions == 1
     logs = sorted(path.name.partition("_")[2] for path in (own_home / "sweeps/test/jobs").glob(f"{job_id}_*out"))
     assert logs == ["0_log.out", "1_log.out"], "each task writes a log"
-    check_scores(trained_home)
+    first, second = [line.split()[1:] for line in work.read_trace() if line.startswith("begin")]
+    assert first == ["0", "of", "2"] and int(second[0]) > 0 and second[1:] == ["of", "2"]

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from repro.pipeline.stages import list_stages
+from repro.pipeline.stages import list_stages, stages_by_phase
 from repro.spec import Run, base, get_first_phase
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
@@ -17,16 +17,16 @@ from slurm.prune import list_leftovers
 from slurm.start import scripts
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, explain_run, get_statuses
-from slurm.sweep import build_tasks, count_shards_by_stage, read_submissions
+from slurm.sweep import build_tasks, read_submissions
 from tests.leases import find_owner
 from tests.slurm.launching import get_states, launch_runs, wait_until
 from tests.slurm.stand_in import clear_flag, read_trace, set_flag, stages_of
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
-HERE = Profile(name="here", on="local", num_at_once=2, num_shards=3, parameters={"cpus_per_task": 1})
+HERE = Profile(name="here", on="local", num_at_once=2, pairs_per_shard=80, parameters={"cpus_per_task": 1})
 launch = partial(launch_runs, profile=HERE)
-SITE = Profile(name="site", num_at_once=4, num_shards=5)
+SITE = Profile(name="site", num_at_once=4, pairs_per_shard=48)
 RUN = base("smoke", num_steps=3, sampler="cluster", cluster_size=8)
 
 
@@ -54,15 +54,15 @@ def test_failed_shard_is_retried_alone() -> None:
 
 
 def test_shards_are_one_array() -> None:
-    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE, code={})
+    tasks = build_tasks([RUN, replace(RUN, seed=1)], SITE)
     batches = order_batches(tasks, max_array_size=1000, num_at_once=4)
     title = get_cluster_stage().title
-    names = [stages_of(RUN)[0].title, f"shards 1 of 1 of {title}", title, "runs 1 of 1"]
+    names = [stages_of(RUN)[0].title, "shards 1 of 1", title, "runs 1 of 1"]
     summaries = [(batch.name, len(batch.tasks), batch.num_at_once) for batch in batches]
     assert summaries == list(zip(names, (1, 5, 1, 2), (1, 4, 1, 2), strict=True))
     cut = order_batches(tasks, max_array_size=2, num_at_once=2)
     summaries = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in cut if batch.name.startswith("shards")]
-    assert summaries == [(2, 1, ""), (2, 1, ""), (1, 1, f"shards 1 of 3 of {title}")]
+    assert summaries == [(2, 1, ""), (2, 1, ""), (1, 1, "shards 1 of 3")]
 
 
 def test_scripts_wait_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,22 +77,11 @@ def test_scripts_wait_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names[2] in runs
 
 
-def test_only_missing_shards_are_tasks() -> None:
-    stages_of(RUN)[0].build()
-    shards = list_shards(get_cluster_stage(), 5)
-    for number in (0, 3):
-        shards[number].build()
-    tasks = build_tasks([RUN], SITE, code={})
-    assert [task.name for task in tasks[:-1]] == [shards[n].title for n in (1, 2, 4)] + [get_cluster_stage().title]
-    assert tasks[-2].needs == tuple(shards[n].title for n in (1, 2, 4))
-    assert tasks[-2].job.num_shards == 5
-
-
 @pytest.mark.parametrize(
     ("run", "settings", "expected"),
     [
         (RUN, {}, 1),
-        (RUN, {"num_shards": 240}, 240),
+        (RUN, {"num_shards": 7, "pairs_per_shard": 1}, 7),
         (RUN, {"pairs_per_shard": 240}, 1),
         (RUN, {"pairs_per_shard": 239}, 2),
         (RUN, {"pairs_per_shard": 100}, 3),
@@ -105,28 +94,18 @@ def test_pairs_per_shard_set_the_number(run: Run, settings: dict[str, int], expe
 
 
 def test_first_phase_has_own_shards() -> None:
-    """The number of shards follows the pairs of each phase, in any order of the runs."""
+    """The number of shards follows the pairs of each phase."""
     second = replace(RUN, num_pairs=16, pretraining_corpus=RUN.corpus, num_pretraining_steps=2)
     first = get_first_phase(second)
     assert first is not None and first.num_pairs != 16
     many = {stage.title for stage in list_stages(first)}
     few = {stage.title for stage in list_stages(second)} - many
-    for runs in ([second], [second, first], [first, second]):
-        shards = count_shards_by_stage(runs, Profile(name="p", pairs_per_shard=8), list_stages)
-        assert {title.split("/")[0] for title in few} >= {"selection", "tokens"}
-        assert [{shards[title] for title in titles} for titles in (few, many)] == [{2}, {30}]
-
-
-@pytest.mark.parametrize(
-    ("run", "settings", "message"),
-    [
-        (RUN, {"num_shards": 241}, "num_shards=241 is more than the 240 pairs of run"),
-        (base("small"), {"pairs_per_shard": 10}, "into 23899850 shards; the maximum is 10000"),
-    ],
-)
-def test_too_many_shards_are_refused(run: Run, settings: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        count_shards(run, Profile(name="p", **settings))
+    assert {title.split("/")[0] for title in few} >= {"selection", "tokens"}
+    profile = Profile(name="p", pairs_per_shard=8)
+    shards = {
+        stage.title: count_shards(phase, profile) for stage, phase in stages_by_phase(second, list_stages(second))
+    }
+    assert {shards[title] for title in few} == {2} and {shards[title] for title in shards.keys() - few} == {30}
 
 
 def test_leftover_shards_are_pruned() -> None:
@@ -139,7 +118,7 @@ def test_leftover_shards_are_pruned() -> None:
 
 @pytest.mark.slurm
 def test_killed_shard_is_done_again() -> None:
-    profile = replace(load_profile("dev-cluster"), num_shards=3)
+    profile = replace(load_profile("dev-cluster"), pairs_per_shard=80)
     set_flag("hold-2")
     launch(RUN, profile=profile)
     shards = list_shards(get_cluster_stage(), 3)

@@ -1,10 +1,8 @@
 """`status`, `why`, `launch`, `cancel`, `prune`, `fetch` and `verify` as typed: output, exit codes, and stored states."""
 
-import errno
+import fcntl
 import json
 import os
-import re
-import signal
 import socket
 import subprocess
 import sys
@@ -18,20 +16,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from repro.cli.main import app
-from repro.pipeline.stages import list_stages
 from repro.planning.cost import has_ended, list_training_phases, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
-from slurm import states
 from slurm.job import Job, run_here
 from slurm.profiles import Profile
-from slurm.prune import list_leftovers, measure_size, remove
+from slurm.prune import list_leftovers
 from slurm.scheduler import Queued
 from slurm.signals import Stop
 from slurm.start import cancel
-from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
-from slurm.status import Snapshot, read_progress
+from slurm.states import JobState, get_run_item
+from slurm.status import read_progress
 from slurm.sweep import Submission
 from tests.commands import run_command
 from tests.leases import take_lease
@@ -95,29 +91,6 @@ def test_launch_sets_its_exit_code(file: str) -> None:
     assert invoke("launch", file, "--retry").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--on", "slurm"], "needs --profile"),
-        (["--on", "mars"], "--on mars: choose one of ['local', 'slurm']"),
-        (["--on", "local", "--profile", "one-gpu"], "does not go with profile one-gpu"),
-        (["--profile", "huge"], "unknown profile 'huge'"),
-        (["--dry-run"], "`launch` without --dry-run starts the runs here"),
-    ],
-)
-def test_conflicting_words_are_refused(file: str, words: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run_command("launch", file, *words)
-
-
-def test_dry_run_leaves_no_trace(file: str, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm.start.get_max_array_size", lambda: 1000)
-    monkeypatch.setattr("submitit.slurm.slurm.SlurmExecutor.affinity", staticmethod(lambda: 2))
-    output = invoke("launch", file, "--profile", "cpu-node", "--dry-run").stdout
-    assert output.count("#!/bin/bash") == 2 and "#SBATCH --array=0-2%3" in output
-    assert not list(own_home.rglob("*submission*"))
-
-
 def test_fetch_and_verify_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     words = ("table1", "--scale", "smoke")
@@ -134,18 +107,8 @@ def test_fetch_and_verify_agree(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def age(path: Path) -> None:
-    """Make a file or a folder two hours old."""
-    os.utime(path, (time.time() - 7200,) * 2)
-
-
-def test_prune_keeps_needed_trainings() -> None:
-    execute_runs(RUNS[0])
-    folder, sibling = get_run_item(RUNS[0]).folder, replace(RUNS[0], context_seed=3)
-    (folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
-    assert not list(list_leftovers([RUNS[0], sibling])), "a run without a record shares this training"
-    with take_lease(folder / "training"):
-        assert not list(list_leftovers([RUNS[0]])), "a process is training here"
-    assert [path.name for path, _ in list_leftovers([RUNS[0]])] == ["checkpoint.safetensors"]
+    """Make a file or a folder two days old."""
+    os.utime(path, (time.time() - 2 * 86400,) * 2)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +125,8 @@ def test_prune_finds_recorded_trainings(changes: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
     assert [path.parent for path, _ in list_leftovers([run])] == folders
+    with take_lease(folders[0] / "training"):
+        assert [path.parent for path, _ in list_leftovers([run])] == folders[1:], "a process is training here"
     other = Job(run=asdict(replace(run, context_seed=4)))
     write_submission({other.item.name: "7"}, {other.item.name: other.run})
     assert not list(list_leftovers([run])), "a launched run needs the same training runs"
@@ -189,7 +154,7 @@ def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.Monkey
 
 def write_submission(jobs: dict[str, str], runs: dict[str, Any] | None = None, **fields: Any) -> None:
     """Store a submission to Slurm, with the number of each job."""
-    locations = {name: {"job_id": number} for name, number in jobs.items()}
+    locations = {name: {"job_id": number, "log": f"{number}.log"} for name, number in jobs.items()}
     Submission(**{"on": "slurm", "sweep": "t", "jobs": locations, "runs": runs or {}, **fields}).write()
 
 
@@ -198,7 +163,9 @@ def test_cancel_takes_unneeded_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = {name: str(number) for number, name in enumerate((first, second, *stages, "shard/1"), 10)}
     needs = {first: [*stages], second: [stages[0]], stages[1]: [stages[0], "shard/1"]}
     write_submission(jobs, {first: asdict(RUNS[0]), second: asdict(RUNS[1])}, needs=needs)
-    monkeypatch.setattr("slurm.status.fetch_queue", lambda ids: {job: Queued("PENDING", "") for job in jobs.values()})
+    monkeypatch.setattr(
+        "slurm.status.fetch_queue", lambda ids: {job: Queued("PENDING", "", "me", os.getuid()) for job in jobs.values()}
+    )
     monkeypatch.setattr("slurm.status.find_parent_stage", lambda name: stages[1] if name == "shard/1" else "")
     cancelled: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", cancelled.extend)
@@ -209,7 +176,7 @@ def test_cancel_takes_unneeded_stages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cancel_takes_the_queued_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was interrupted in one job may wait in another."""
     write_submission({run_id(RUNS[0]): "20"}, {run_id(RUNS[0]): asdict(RUNS[0])})
-    monkeypatch.setattr("slurm.status.fetch_queue", lambda ids: {"20": Queued("PENDING", "")})
+    monkeypatch.setattr("slurm.status.fetch_queue", lambda ids: {"20": Queued("PENDING", "", "me", os.getuid())})
     cancelled: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", cancelled.extend)
     for job_id in ("12", ""):
@@ -217,18 +184,6 @@ def test_cancel_takes_the_queued_job(monkeypatch: pytest.MonkeyPatch) -> None:
         get_run_item(RUNS[0]).write(JobState(state="interrupted", job_id=job_id, reason="a lost node"))
         assert [status.job_id for status, _ in cancel(RUNS[:1])] == ["20"]
     assert cancelled == ["20", "20"]
-
-
-def test_built_stage_fails_no_run() -> None:
-    """A stage whose job failed may have been built by another process."""
-    stage = list_stages(RUNS[0])[0]
-    get_stage_item(stage).write(JobState(state="failed", reason="the disk was full"))
-    write_submission({run_id(RUNS[0]): "7"}, needs={run_id(RUNS[0]): [stage.title]}, on="local")
-    states = []
-    for build in (lambda: None, lambda: stage.build(print)):
-        build()
-        states.append(Snapshot().get_status(RUNS[0]).state)
-    assert states == ["failed", "missing"]
 
 
 def test_run_keeps_the_mark_of_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +195,7 @@ def test_run_keeps_the_mark_of_another_process(monkeypatch: pytest.MonkeyPatch) 
         item.cancel()
         monkeypatch.setattr("slurm.job.time.sleep", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            run_here(RUNS[0], progress=print)
+            run_here(RUNS[0])
         assert item.is_cancelled and item.read() == running
 
 
@@ -250,11 +205,18 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     for run in (*RUNS[:2], unfinished):
         get_run_item(run).folder.mkdir(parents=True, exist_ok=True)
         (get_run_item(run).folder / "checkpoint.safetensors").write_bytes(b"0" * 1000)
-    old, young = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
+    old, young, locked = (own_home / "stages" / f".{name}.part" for name in ("a.1", "b.2", "c.3"))
     for path in (old, young):
         path.write_text("half")
-    age(old)
+    locked.mkdir()
+    lock = os.open(locked, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    for path in (old, locked):
+        age(path)
     removable = {path for path, _ in list_leftovers((*RUNS[:2], unfinished))}
+    os.close(lock)
+    assert [path for path, _ in list_leftovers([])] == [old, locked]
+    locked.rmdir()
     assert removable == {old, *(get_run_item(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
     assert "would remove" in invoke("prune", file, "--dry-run").stdout and old.exists()
     weights = run_folder(run_id(RUNS[0])) / "checkpoint.safetensors"
@@ -272,44 +234,6 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     assert [row["state"] for row in read_status(file)[:2]] == ["recorded"] * 2
 
 
-def test_unwritable_picture_hides_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = OSError(errno.EROFS, os.strerror(errno.EROFS), "figure12.svg")
-    monkeypatch.setattr("repro.cli.figures.draw_from_records", Mock(side_effect=error))
-    result = invoke("show", "figure12")
-    assert result.exit_code == 0 and "figure12 at scale desk" in result.output
-    assert "figure12 is not drawn: [Errno 30] Read-only file system: 'figure12.svg'" in result.output
-
-
-def test_prune_leaves_unfinished_work(own_home: Path) -> None:
-    stage = own_home / "stages" / "tokens" / "abc"
-    left, locked = stage.with_name(".def.1.part"), stage.with_name(".abc.2.part")
-    running_import = own_home / "corpora" / ".mine.3.part"
-    for folder in (left, locked, running_import):
-        (folder / "query").mkdir(parents=True)
-        (folder / "query" / ".ids.npy.4.part").write_bytes(b"0" * 10)
-        for path in (folder / "query" / ".ids.npy.4.part", folder / "query", folder):
-            age(path)
-    lease = take_lease(stage.with_name("abc.building") / "owner")
-    os.utime(running_import / "query" / ".ids.npy.4.part")  # the folders above it stay old
-    assert list(list_leftovers([])) == [(left, 10)]
-    lease.release()
-    assert [path for path, _ in list_leftovers([])] == [locked, left]
-
-
-def test_prune_survives_other_removals(own_home: Path) -> None:
-    first, second = own_home / "stages" / ".a.1.part", own_home / "stages" / ".b.2.part"
-    for path in (first, second):
-        path.mkdir(parents=True)
-        (path / "ids.npy").write_bytes(b"0" * 10)
-        age(path / "ids.npy")
-        age(path)
-    removable = list_leftovers([])
-    assert next(removable) == (first, 10)
-    remove(second)
-    remove(second)  # as another process does at the same time
-    assert list(removable) == [] and measure_size(second) == 0
-
-
 def test_progress_is_read_from_the_end() -> None:
     """The last complete line counts, and a log of 300 MiB is not read as a whole."""
     run = base("smoke", num_steps=9_000_000)
@@ -324,9 +248,7 @@ def test_progress_is_read_from_the_end() -> None:
         file.seek(300 * 2**20)  # a sparse file
         file.write("\n" + "".join(line % step for step in range(3, 1000)) + '{"step": 1000, "pairs')
     assert first.step == 1
-    before = time.process_time()
     last = read_progress(run)
-    assert time.process_time() - before < 0.05
     assert (last.step, last.pairs_per_second) == (999, 100.0)
 
 
@@ -353,24 +275,3 @@ def test_foreign_process_is_left_alone() -> None:
         assert item.is_cancelled, "the run notices it at its next heartbeat"
         stranger.communicate(b"\n")
         assert stranger.returncode == 0
-
-
-def test_lease_owner_is_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    signals: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "kill", lambda *args: signals.append(args) if args[1] else None)
-    with take_lease(get_run_item(RUNS[0]).lease_folder):
-        cancel(RUNS[:1])
-    assert signals == [(os.getpid(), signal.SIGTERM)]
-
-
-def test_state_removed_while_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    item, read = WorkItem("run", "r", tmp_path), states.json_object
-    item.write(JobState(state="failed"))
-    monkeypatch.setattr(states, "json_object", lambda path: item.reset() or read(path))
-    assert item.read() is None
-
-
-def test_damaged_state_is_named(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text('{"state": "fai')
-    with pytest.raises(ValueError, match=r"job\.json is not JSON.*; remove it, and launch again with --retry"):
-        WorkItem("run", "r", tmp_path).read()

@@ -1,7 +1,5 @@
 """Files and arrays: outputs never replace what is no file, and are synced before they are renamed."""
 
-import ctypes
-import mmap
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +15,6 @@ from repro.storage import arrays, files
 from repro.storage.arrays import group_rows_by_code, take_rows
 from repro.storage.files import atomic_folder
 from repro.train.checkpoint import MetricsLog
-from tests.slurm.launching import wait_until
 
 
 @pytest.fixture
@@ -100,30 +97,3 @@ def test_rows_by_code_match_search(codes: list[int]) -> None:
     assert distinct_codes.tolist() == sorted(set(codes))
     for code, rows in zip(distinct_codes, rows_by_code, strict=True):
         np.testing.assert_array_equal(rows, np.flatnonzero(codes_N == code), strict=True)
-
-
-def is_cached(array: np.ndarray, row: int) -> bool:
-    """Return whether the system holds the first page of a row of a mapped file in memory."""
-    address = array[row].ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
-    state = ctypes.c_ubyte()
-    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), ctypes.byref(state)) == 0
-    return bool(state.value & 1)
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs Linux")
-def test_requested_rows_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "large.npy"
-    np.save(path, np.arange(2**22, dtype=np.int32).reshape(-1, 1024))
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    monkeypatch.setattr(arrays, "MIN_REQUESTED_BYTES", 2**20)
-    mapped = np.load(path, mmap_mode="r")
-    if is_cached(mapped, 3000):
-        pytest.skip("this disk is in memory")
-    arrays.advise_random_access(mapped)
-    joined = arrays.JoinedRows(mapped[:2048], mapped[2048:])
-    arrays.request_rows(joined, np.array([3000, 5, 3000]))
-    wait_until(lambda: is_cached(mapped, 5) and is_cached(mapped, 3000))
-    assert not is_cached(mapped, 4000), "other rows are not read"
-    assert joined[np.array([3000, 5])][:, 0].tolist() == [3000 * 1024, 5 * 1024]

@@ -16,7 +16,6 @@ from repro.spec.identity import run_id
 from repro.storage import digests
 from repro.storage.paths import get_local_records, run_folder
 from repro.storage.stages import STAGE_FILE, Stage
-from repro.train.trainer import prepare_training
 from tests.commands import ignore
 
 RUN = base("smoke", sampler="cluster", cluster_size=8, filter="surrogate", num_hard_negatives=1, num_steps=3)
@@ -104,8 +103,9 @@ def test_deep_check_names_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         folder.mkdir(parents=True)
         (folder / "0123456789ab.json").write_text("{")
     damaged = [finding.what for finding in check_deeply() if not finding.good]
-    record = "0123456789ab.json"
-    assert damaged == ["published records", record, "your records", record, "stages", stage.title]
+    names = [f"{folder}/0123456789ab.json" for folder in ("published", "records")]
+    stage_file = f"{stage.folder_name}/{STAGE_FILE}"
+    assert damaged == ["published records", names[0], "your records", names[1], "stages", stage_file]
 
 
 def test_keyless_folder_is_refused(own_home: Path) -> None:
@@ -132,13 +132,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-FILES = (
-    *("selection/rows.npy", "tokens/document/ids.npy", "tokens/query/offsets.npy", "embeddings/query.npy"),
-    *("clusters/assignment_N.npy", "clusters/centroids_KD.npy", "negatives/rows.npy"),
-)
-
-
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", ["tokens/document/ids.npy", "embeddings/query.npy", "clusters/assignment_N.npy"])
 def test_damaged_arrays_are_named(name: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong number ends the run with an error before it writes anything."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "copy"))
@@ -153,20 +147,6 @@ def test_damaged_arrays_are_named(name: str, built: Path, tmp_path: Path, monkey
     assert not list(run_folder(run_id(RUN)).glob("checkpoint*"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="needs /proc/self/smaps")
-def test_random_reads_skip_readahead(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(built))
-    _, data, _, _ = prepare_training(Inputs(RUN), tmp_path, lambda: False, ignore)
-    assert data.filter is not None
-    data.filter(data.batches.at(0))
-    rows = [line.split() for line in Path("/proc/self/smaps").read_text().splitlines()]
-    # Each map begins with a line that ends in the file. Lines of `Name: value` follow.
-    files = [fields[-1] for fields in rows if not fields[0].endswith(":")]
-    flags = [fields[1:] for fields in rows if fields[0] == "VmFlags:"]
-    random = {Path(file).name for file, flag in zip(files, flags, strict=True) if str(built) in file and "rr" in flag}
-    assert {"ids.npy", "offsets.npy", "query.npy", "document.npy", "keys.npy"} <= random
-
-
 def test_hidden_stage_is_not_built_again(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network disk may show a stage of another machine only after its folder is listed."""
     stage = make_stage()
@@ -175,7 +155,7 @@ def test_hidden_stage_is_not_built_again(own_home: Path, monkeypatch: pytest.Mon
         path.mkdir(parents=True)
         (path / STAGE_FILE).write_text('{"files": {}}')
 
-    monkeypatch.setattr("repro.storage.stages.remove_leftovers", show)
+    monkeypatch.setattr("repro.storage.stages.remove_dead_parts", show)
     stage.build()
     assert [path.name for path in stage.path.iterdir()] == [STAGE_FILE]
     assert not list(stage.path.parent.glob(".*.part"))

@@ -42,9 +42,9 @@ from repro.data.paper.benchmarks import SUITES
 from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
-from repro.storage.files import atomic_folder, json_object, write_json
-from repro.storage.lease import acquire_unless_alive, get_last_owner, lease_folder, remove_leftovers
-from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
+from repro.storage.files import atomic_folder, json_object, remove_dead_parts, write_json
+from repro.storage.lease import acquire_unless_alive, get_last_owner
+from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, get_imports_folder, is_imported
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 RECIPE = 13
@@ -134,11 +134,12 @@ def import_source(
         raise ValueError(f"--split {split}: there is no BEIR folder to evaluate on")
     with ExitStack() as stack:
         # The lease comes before the clean-up, which would otherwise remove the files of a running import.
-        lease = acquire_unless_alive(lease_folder(target))
+        lease_folder = get_imports_folder() / name / "owner"
+        lease = acquire_unless_alive(lease_folder)
         if lease is None:
-            raise ValueError(f"{name!r} is being imported by {get_last_owner(lease_folder(target))}: wait for it")
+            raise ValueError(f"{name!r} is being imported by {get_last_owner(lease_folder)}: wait for it")
         stack.enter_context(lease)
-        remove_leftovers(target)
+        remove_dead_parts(target)
         part = stack.enter_context(atomic_folder(target, must_be_first=True))
         notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None) if given else []
         if given:
