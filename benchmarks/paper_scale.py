@@ -16,6 +16,7 @@ Measures of single mechanisms, each compared with the state before:
     reading     texts per second that the embedding stage reads with a cold cache, against the stored order
     cutting     texts tokenised per second, cut before and after
     kmeans      K-means resumed after a kill in its last third
+    tour        order 20,000 random centroids of 256 dimensions
 
 `--blank` measures readers at sizes that would take hours to build: it writes stages with random content and measures
 `start` and `sampler`. Peak memory is ru_maxrss of the process, including mapped pages. On a shared machine compare
@@ -234,6 +235,16 @@ def resume_kmeans(options: argparse.Namespace) -> Result:
     }
 
 
+def order_clusters(options: argparse.Namespace) -> Result:
+    """Visit 20,000 random centroids, as an epoch does in each domain."""
+    from repro.batches.pack import greedy_tour
+
+    centroids_KD = np.random.default_rng(0).standard_normal((20_000, 256), dtype=np.float32)
+    started = time.process_time()
+    greedy_tour(centroids_KD, 0)
+    return {"num_clusters": len(centroids_KD), "tour_cpu_seconds": round(time.process_time() - started, 1)}
+
+
 STAGES = ("corpus", "selection", "tokens", "embeddings", "keys", "clusters", "order")
 STEPS: dict[str, Callable[[argparse.Namespace], Result]] = {
     **{name: make_stage_step(name) for name in STAGES},
@@ -243,6 +254,7 @@ STEPS: dict[str, Callable[[argparse.Namespace], Result]] = {
     "reading": read_texts,
     "cutting": cut_texts,
     "kmeans": resume_kmeans,
+    "tour": order_clusters,
 }
 READERS = ("order", "start", "sampler")
 """Steps that also work on stages with random content."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from repro.data.tokens import Tokens
 from repro.model.contextual import Model
 from repro.model.encoding import evaluation_mode, fill_rows
-from repro.train.parallel import count_processes, rank
+from repro.train.parallel import broadcast_weights, count_processes, rank
 
 BATCHES_PER_ROUND = 16
 """Batches of a rank after which their vectors go to rank 0, which limits the memory of an exchange."""
@@ -32,13 +32,12 @@ TIMEOUT = timedelta(days=7)
 def share_encoding(model: Model) -> Iterator[None]:
     """Let all ranks encode for the block, which only rank 0 executes. The others return from it with rank 0.
 
-    All ranks must have the same model, and rank 0 must not change its weights. Without other ranks, do nothing.
+    Rank 0 must not change the weights. Without other ranks, do nothing.
     """
     if count_processes() == 1:
         yield
         return
-    # gloo exchanges objects without memory of a GPU
-    group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+    group = _make_group(model)
 
     def encode_under(
         tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None = None
@@ -60,13 +59,20 @@ def serve_encoding(model: Model) -> None:
     """Encode the batches of this rank until rank 0 leaves `share_encoding`."""
     if count_processes() == 1:
         return
-    group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+    group = _make_group(model)
     while True:
         received: list[Any] = [None]
         dist.broadcast_object_list(received, src=0, group=group)
         if received[0] is None:
             return
         _encode_together(model, received[0], group)
+
+
+def _make_group(model: Model) -> Any:
+    """Return the group of all ranks, which have the weights of rank 0 from now on."""
+    broadcast_weights(model.parameters())
+    # gloo exchanges objects without memory of a GPU
+    return dist.new_group(backend="gloo", timeout=TIMEOUT)
 
 
 def _encode_together(model: Model, call: tuple[Any, ...], group: Any) -> list[np.ndarray]:
