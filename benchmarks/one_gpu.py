@@ -40,10 +40,34 @@ from repro.train.setup import TrainSettings, device, make_base_config, measure_g
 from repro.train.trainer import make_optimizer, prepare, take_step
 
 NUM_STEPS = 10
-GTR = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12, "vocab_size": 32_128}
-NOMIC = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
-TINY_GTR = {"d_model": 64, "d_kv": 64, "d_ff": 64, "num_layers": 1, "num_heads": 1, "vocab_size": 32_128}
-TINY_NOMIC = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 64}
+GTR: dict[str, Any] = {
+    "d_model": 768,
+    "d_kv": 64,
+    "d_ff": 3072,
+    "num_layers": 12,
+    "num_heads": 12,
+    "vocab_size": 32_128,
+}
+NOMIC: dict[str, Any] = {
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
+TINY_GTR: dict[str, Any] = {
+    "d_model": 64,
+    "d_kv": 64,
+    "d_ff": 64,
+    "num_layers": 1,
+    "num_heads": 1,
+    "vocab_size": 32_128,
+}
+TINY_NOMIC: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "intermediate_size": 64,
+}
 NUM_TEXTS, CHARACTERS = 65_536, 1_000
 """Texts for the encoders, of about half the length of the paper's pairs."""
 
@@ -107,7 +131,8 @@ def measure_kmeans(num_pairs: int, num_clusters: int, width: int) -> dict[str, A
 def save_encoder(name: str, folder: Path, *, is_tiny: bool) -> None:
     """Save an encoder with random weights and MiniLM's tokenizer in the format of sentence-transformers."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Pooling, Transformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
     from transformers import AutoTokenizer, NomicBertConfig, NomicBertModel, T5Config, T5EncoderModel
 
     if name == "gtr":
@@ -119,8 +144,8 @@ def save_encoder(name: str, folder: Path, *, is_tiny: bool) -> None:
     model.save_pretrained(folder / "transformer")
     AutoTokenizer.from_pretrained(get_minilm_folder()).save_pretrained(folder / "transformer")
     transformer = Transformer(str(folder / "transformer"))
-    width = transformer.get_word_embedding_dimension()
-    SentenceTransformer(modules=[transformer, Pooling(width)]).save(str(folder / "encoder"))
+    pooling = Pooling(transformer.get_embedding_dimension())
+    SentenceTransformer(modules=[transformer, pooling]).save(str(folder / "encoder"))
 
 
 class RandomTexts:

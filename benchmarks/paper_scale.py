@@ -13,7 +13,7 @@ The pairs are a generated copy of the paper's unsupervised data in a public layo
 
 Measures of single mechanisms, each compared with the state before:
 
-    reading     texts per second that the embedding stage reads with a cold cache, against the stored order
+    reading     bytes and seconds per document that the embedding stage reads with a cold cache
     cutting     texts tokenised per second, cut before and after
     kmeans      K-means resumed after a kill in its last third
     tour        order 20,000 random centroids of 256 dimensions
@@ -138,41 +138,54 @@ def train_steps(options: argparse.Namespace) -> Result:
 
 
 def read_texts(options: argparse.Namespace) -> Result:
-    """Read all documents with a cold cache: in stored order, by length in windows, and by length of all texts."""
+    """Read a quarter of the documents with a cold cache, and return bytes from the disk and seconds per document.
+
+    Stored order, order of length in windows of a quarter, and order of length of all texts. The last was the order of the
+    embedding stage. The file is as large as four windows, and the paper's as large as 228.
+    """
     from repro.batches import surrogate
     from repro.data.pairs import TextColumn
     from repro.pipeline.stages import StageGraph
 
     graph = StageGraph(make_run(options))
-    path = graph.corpus.path / "train.arrow"
+    path, quarter = graph.corpus.path / "train.arrow", options.num_pairs // 4
+    # otherwise a span is as large as the window
+    surrogate.TEXTS_PER_SPAN = quarter // 16
 
-    def measure(iter_texts: Callable[..., Iterable[Any]], window: int) -> float:
+    def count_bytes() -> int:
+        lines = Path("/proc/self/io").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("read_bytes")))
+
+    def measure(name: str, iter_texts: Callable[..., Iterable[Any]], window: int) -> dict[str, float]:
         surrogate.TEXTS_PER_WINDOW = window
+        texts, num_texts = TextColumn(graph.selected_pairs(), "document"), 0
+        # The lengths of a window are read first, which is sequential in any order.
+        texts.text_lengths()
+        texts.release_pages()
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        texts, num_texts, started = TextColumn(graph.selected_pairs(), "document"), 0, time.monotonic()
-        # Reading all texts by length would take an hour. A minute shows the rate.
-        for rows, _ in iter_texts(texts, slice(0, len(texts))):
+        before, started = count_bytes(), time.monotonic()
+        for rows, _ in iter_texts(texts, slice(0, quarter)):
             num_texts += len(rows)
-            if time.monotonic() - started > 60:
-                break
-        return round(num_texts / (time.monotonic() - started))
+        return {
+            f"{name}_kibibytes": round((count_bytes() - before) / 1024 / num_texts, 2),
+            f"{name}_microseconds": round((time.monotonic() - started) * 1e6 / num_texts, 1),
+        }
 
     return {
-        "stored_order_per_second": measure(surrogate._iter_in_order, 2**20),
-        "in_windows_per_second": measure(surrogate._iter_longest_first, options.window),
-        "all_by_length_per_second": measure(surrogate._iter_longest_first, 2**40),
+        **measure("stored", surrogate._iter_in_order, quarter),
+        **measure("windows", surrogate._iter_longest_first, quarter),
+        **measure("all_by_length", surrogate._iter_longest_first, 2**40),
         "gigabytes": round(path.stat().st_size / 1e9, 2),
-        "window": options.window,
     }
 
 
 def cut_texts(options: argparse.Namespace) -> Result:
-    """Tokenise 65,536 documents to 64 tokens, with and without cutting them before."""
+    """Tokenise 16,384 documents to 64 tokens, with and without cutting them before."""
     from repro.data import tokens
     from repro.pipeline.stages import StageGraph
 
-    texts = StageGraph(make_run(options)).selected_pairs().texts("document", np.arange(min(65_536, options.num_pairs)))
+    texts = StageGraph(make_run(options)).selected_pairs().texts("document", np.arange(min(16_384, options.num_pairs)))
     tokenizer = tokens.load_tokenizer("minilm")
     # as for the surrogate's own tokenizer, which is not that of BERT
     tokens.MIN_TEXTS_FOR_WORD_CACHE = 2**62
@@ -182,7 +195,7 @@ def cut_texts(options: argparse.Namespace) -> Result:
         started = time.process_time()
         ids.append(tokens.tokenize(texts, tokenizer, 64).ids)
         rates[f"{name}_per_cpu_second"] = round(len(texts) / (time.process_time() - started))
-    assert np.array_equal(*ids), "cutting changed ids"
+    assert np.array_equal(ids[0], ids[1]), "cutting changed ids"
     return rates | {"mean_characters": round(np.mean([len(text) for text in texts]))}
 
 
@@ -209,13 +222,13 @@ def resume_kmeans(options: argparse.Namespace) -> Result:
         calls.seconds += time.process_time() - started
         return objective
 
-    faiss.Kmeans.train = count
+    faiss.Kmeans.train = count  # type: ignore[assignment, method-assign]
 
     def measure(folder: Path, limit: int) -> tuple[Any, int, float]:
         calls.number, calls.limit, calls.seconds = 0, limit, 0.0
-        settings = {"cluster_size": run.cluster_size, "seed": 0, "progress_folder": folder}
+        settings: dict[str, Any] = {"cluster_size": run.cluster_size, "seed": 0, "progress_folder": folder}
         try:
-            result = cluster.cluster_pairs(*sides, np.zeros(len(rows), np.int32), **settings)
+            result = cluster.cluster_pairs(sides[0], sides[1], np.zeros(len(rows), np.int32), **settings)
         except KeyboardInterrupt:
             result = None
         return result, calls.number, calls.seconds
@@ -370,8 +383,7 @@ def measure_step(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Measure the requested steps one after another."""
-    sizes = {"cluster_size": 4096, "document_words": DOCUMENT_WORDS, "window": 2**20}
-    parser = make_parser(__doc__, num_pairs=100_000, **sizes)
+    parser = make_parser(__doc__, num_pairs=100_000, cluster_size=4096, document_words=DOCUMENT_WORDS)
     parser.add_argument("--home", default="/tmp/paper-scale", help="folder of files and stages, which are not removed")
     parser.add_argument("--steps", nargs="*", default=list(STEPS), choices=STEPS, help="default: all")
     parser.add_argument("--layout", default="nomic", choices=LAYOUTS, help="layout of the copy, default: nomic")

@@ -144,10 +144,10 @@ def cluster_pairs(
 
 def cluster_part(
     folder: Path,
+    part: Part,
     query_embeddings_ND: np.ndarray,
     document_embeddings_ND: np.ndarray,
     domain_codes_N: np.ndarray,
-    part: Part,
     **settings: Any,
 ) -> None:
     """Cluster the domains of one part, and write their centroids and assignments to `folder`.

@@ -57,7 +57,7 @@ class SentenceEncoder:
             with TOKENIZER_LOCK:
                 return preprocess(*inputs, **options)
 
-        self._model.preprocess = preprocess_alone
+        self._model.preprocess = preprocess_alone  # type: ignore[method-assign]
 
     def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
         """Return unit vectors, float32 (N, D)."""

@@ -243,14 +243,14 @@ class StageGraph:
         def make_part(folder: Path, part: Part) -> None:
             from repro.batches.cluster import cluster_part
 
-            cluster_part(folder, *load(), part, **get_settings())
+            cluster_part(folder, part, *load(), **get_settings())
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
             from repro.batches.cluster import join_clusters
 
             save(folder, join_clusters(parts, load()[2]))
 
-        def load() -> tuple[np.ndarray, ...]:
+        def load() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             codes = domain_codes(run, self.selected_pairs())
             return self.load_embeddings("query"), self.load_embeddings("document"), codes
 
@@ -445,9 +445,15 @@ class StageGraph:
 
 def make_batch_sampler(run: Run, pairs: Pairs, clusters: Clusters | None) -> BatchSampler:
     """Return the sampler that packs the batches of a run."""
-    codes_N = domain_codes(run, pairs)
-    options = {"batch_size": run.batch_size, "seed": run.seed, "packing": run.packing}
-    return BatchSampler(run.sampler, codes_N, clusters=clusters, folder=get_home(), **options)
+    return BatchSampler(
+        run.sampler,
+        domain_codes(run, pairs),
+        batch_size=run.batch_size,
+        seed=run.seed,
+        clusters=clusters,
+        packing=run.packing,
+        folder=get_home(),
+    )
 
 
 def list_stages(run: Run) -> tuple[Stage, ...]:

@@ -144,7 +144,7 @@ def test_parts_join_to_whole(num_parts: int, tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(num_parts)]
     for number, folder in enumerate(folders, 1):
         folder.mkdir()
-        cluster_part(folder, *inputs, Part(number, num_parts), **options)
+        cluster_part(folder, Part(number, num_parts), *inputs, **options)
     joined, expected = join_clusters(folders, inputs[2]), cluster_pairs(*inputs, **options)
     for name, array in vars(joined).items():
         np.testing.assert_array_equal(array, getattr(expected, name))
