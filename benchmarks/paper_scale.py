@@ -30,6 +30,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -233,7 +234,7 @@ def resume_kmeans(options: argparse.Namespace) -> Result:
             result = None
         return result, calls.number, calls.seconds
 
-    home = Path(options.home) / "kmeans"
+    home = Path(tempfile.mkdtemp(dir=options.home))
     whole, num_calls, seconds = measure(home / "whole", 2**40)
     measure(home / "killed", num_calls - num_calls // 3)
     resumed, _, resumed_seconds = measure(home / "killed", 2**40)
