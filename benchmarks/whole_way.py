@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.generated_pairs import generate_blocks
@@ -70,7 +71,7 @@ def write_inputs(folder: Path, num_pairs: int) -> None:
             rows = [row for row in all_rows if row["domain"] == domain]
             table = [{"query": row["query"], "pos": [row["document"]], "neg": [rows[0]["document"]]} for row in rows]
             path = folder / "data" / "bge-full-data" / f"{domain}-{number:05d}-of-{99:05d}.parquet"
-            pq.write_table(pq.pa.Table.from_pylist(table), path)
+            pq.write_table(pa.Table.from_pylist(table), path)
     texts = next(generate_blocks(NUM_DOCUMENTS * len(SUITES["beir"]), 1)).to_pylist()
     for number, name in enumerate(SUITES["beir"]):
         rows = texts[number * NUM_DOCUMENTS : (number + 1) * NUM_DOCUMENTS]
