@@ -29,6 +29,8 @@ ASSUMED_ENCODING = 150e12 / (2 * 85e6 * TEXT_SHARE * MAX_TOKENS)
 """Texts per second at the same speed, with the weights of twelve layers of width 768."""
 ASSUMED_FAISS = 15
 """Teraflops of FAISS in float32, 25 % of the peak."""
+ASSUMED_DISK = 1
+"""Gigabytes per second that a process reads and hashes."""
 NUM_EVALUATED = 8_000_000
 """Texts of an evaluation: the distinct candidates of all queries of truncated BEIR, estimated."""
 
@@ -125,6 +127,10 @@ def list_run_phases() -> Iterator[Phase]:
 def format_table() -> str:
     """Return the table in Markdown."""
     stages, runs = list(list_stage_phases()), list(list_run_phases())
+    # Shards are hashed when they are written and again when they are joined, and so is the whole.
+    num_bytes = 3 * sum(phase.disk for phase in stages)
+    hours = num_bytes / (ASSUMED_DISK * 1e9) / 3600
+    stages.append(Phase("digests and joins", "a process per stage", f"{ASSUMED_DISK} GB/s", "assumed speed", hours))
     lines = [
         "| phase | spread over | rate | source of the rate | hours | disk |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.phases import format_table
 from repro.cli.main import app
 from repro.report.gallery import compute_digest, get_picture_path, is_current, iter_gallery_figures, load_findings
 from repro.report.markdown_pages import SOURCE_BLOCKS, replace_block
@@ -46,6 +47,10 @@ def test_generated_blocks_are_current(name: str, page: str) -> None:
     """Blocks that depend on the source only equal their regenerated text."""
     path = ROOT / page
     assert replace_block(path, path.read_text(), name, SOURCE_BLOCKS[name, page]()) == path.read_text(), HINT
+
+
+def test_phases_follow_their_records() -> None:
+    assert format_table() in TEXT["REPRODUCING"], "insert the output of `python -m benchmarks.phases`"
 
 
 def test_committed_pictures_are_current() -> None:
