@@ -47,6 +47,7 @@ SIZES: dict[str, Any] = {
     "num_steps": 200,
     "num_warmup_steps": 20,
     "sequence_dropout": 0.0,
+    "test_contexts": "own+wrong",
     "rerank_depth": 32,
     "corpus": "bge-full-data",
 }
