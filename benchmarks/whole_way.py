@@ -21,14 +21,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.generated_pairs import generate_blocks
 from benchmarks.harness import describe_machine, make_parser, write_rows
+
+if TYPE_CHECKING:
+    from repro.spec import Run
 
 NUM_DOMAINS, NUM_DOCUMENTS, NUM_QUERIES = 8, 200, 20
 PROFILE = '[two]\non = "local"\ntasks_per_node = 2\ncpus_per_task = 1\nnum_shards = 2\nnum_at_once = 1\n'
@@ -51,6 +55,7 @@ SIZES: dict[str, Any] = {
     "rerank_depth": 32,
     "corpus": "bge-full-data",
 }
+HOMES = ("undisturbed", "killed")
 STAGES = ("corpus", "tokens", "embeddings", "clusters", "order")
 PHASES = (*STAGES, "training", "evaluation")
 
@@ -91,15 +96,22 @@ def write_inputs(folder: Path, num_pairs: int) -> None:
 
 def write_run(folder: Path) -> tuple[Path, str]:
     """Write the file of the run, and return it with the id of the run."""
-    from dataclasses import asdict
-
-    from repro.spec import base
     from repro.spec.identity import run_id
 
-    run = base("small", surrogate=str(folder / "gtr/encoder"), filter_model=str(folder / "nomic/encoder"), **SIZES)
+    for home in HOMES:
+        # A home stores the names of the encoders that were given as folders.
+        os.environ["REPRO_HOME"] = str(folder / home)
+        run = make_run(folder)
     path = folder / "run.json"
     path.write_text(json.dumps([asdict(run)]))
     return path, run_id(run)
+
+
+def make_run(folder: Path) -> Run:
+    """Return the run with the generated encoders."""
+    from repro.spec import base
+
+    return base("small", surrogate=str(folder / "gtr/encoder"), filter_model=str(folder / "nomic/encoder"), **SIZES)
 
 
 def make_environment(folder: Path, home: str) -> dict[str, str]:
