@@ -83,7 +83,7 @@ def train(
     record = execute(run, progress=progress)
     folder = get_home() / "models" / run_id(run)
     if not folder.is_dir():
-        export_model(run_id(run), folder, "sentence-transformers", progress=progress)
+        export_model(run_id(run), folder, progress=progress)
     model = SentenceTransformer(str(folder), trust_remote_code=True, local_files_only=True)
     return TrainedModel(run_id(run), record, folder, model)
 

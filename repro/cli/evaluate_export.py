@@ -100,14 +100,13 @@ def evaluate(
 def export(
     model: OurModel,
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet, or is empty")],
-    to: Annotated[str, typer.Option(help="sentence-transformers or transformers")],
 ) -> None:
-    """Write a model as a folder that another library opens, with a model card from its record."""
+    """Write a model as a folder that sentence-transformers opens, with a model card from its record."""
     # before torch is loaded, because that takes seconds
     print_progress(f"opening {model}")
     from repro.interop.exporting import export_model
 
-    for line in export_model(model, folder, to, progress=print_line):
+    for line in export_model(model, folder, progress=print_line):
         print_line(line)
 
 

@@ -33,7 +33,7 @@ from repro.evaluate.adaptation import (
 )
 from repro.interop.arguments import check_target, to_device
 from repro.interop.corpus import Corpus, Progress, describe_column_choice, find_corpus
-from repro.interop.exporting import STOCK, write_folder
+from repro.interop.exporting import INSTALL_STOCK, list_opening_code, write_folder
 from repro.interop.opening import find_named_run, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, save_stock_modules
 from repro.interop.stock_encoder import DOT, StockEncoder
@@ -68,7 +68,7 @@ def adapt_model(source: str, corpus: str, folder: Path, *, progress: Progress = 
     return [
         *([] if small_sample is None else [small_sample]),
         f"wrote {folder} (shrinkage {DEFAULT_SHRINKAGE:g}); open it with",
-        *(f"  {line}" for line in STOCK.list_opening_code(folder)),
+        *(f"  {line}" for line in list_opening_code(folder)),
         *UPDATE_NOTE,
         "Whitening can lower scores. If you have judged queries for this text, measure the gain with",
         f"  repro evaluate --compare {shlex.quote(str(folder))} {shlex.quote(source)} --suite {suite}",
@@ -166,7 +166,7 @@ def _format_card(source: str, corpus: str, num_documents: int) -> str:
         f"# {name}, whitened by a corpus\n\n"
         f"The vectors of `{name}`, mapped by the mean and the covariance of {num_documents} documents of `{corpus}` "
         f"(shrinkage {DEFAULT_SHRINKAGE:g}) and normalised. No training.\n\n"
-        f"Install: {STOCK.install}.\n\n"
+        f"Install: {INSTALL_STOCK}.\n\n"
         "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
         'queries = model.encode([...], prompt_name="query")\ndocuments = model.encode([...], prompt_name="document")\n'
         "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in UPDATE_NOTE) + "\n\n"

@@ -38,7 +38,6 @@ STORED_WITH_CONTEXT = (
 def make_model_card(
     opened: Opened,
     name: str,
-    library: str,
     how_to_use: Sequence[str],
     install: str,
     *,
@@ -49,7 +48,6 @@ def make_model_card(
     Args:
         opened: The model, and its run if it was opened as one.
         name: The heading.
-        library: The format of the folder.
         how_to_use: Lines of Python.
         install: What a program needs that opens the folder.
         training_run: The run that trained a model which was not opened by its run. Its scores are not shown, because
@@ -61,7 +59,7 @@ def make_model_card(
     run = opened.run or training_run
     records = [] if run is None else find_records([run])
     scored = [] if opened.run is None else records
-    front = ["---", f"library_name: {library}", "pipeline_tag: sentence-similarity", "tags:"]
+    front = ["---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity", "tags:"]
     front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
     unknown = f"Not known: the weights came from {opened.called!r}."
     code = "```python\n" + "\n".join(how_to_use) + "\n```"

@@ -1,8 +1,6 @@
-"""Exported folders that need transformers or sentence-transformers, but not this project.
+"""Folders of contextual models that open in sentence-transformers and in transformers, without this project.
 
-The folder contains the code of the model, `modeling_cde.py`, next to the weights. The folder of a contextual model
-opens in both libraries. That of a biencoder opens in transformers. For sentence-transformers, a biencoder is exported
-as stock modules instead.
+The code of the model, `sentence_cde.py` and `modeling_cde.py`, lies next to the weights.
 """
 
 from __future__ import annotations
@@ -18,9 +16,8 @@ from transformers import PreTrainedTokenizerFast
 from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_whole_tokenizer, resolve_tokenizer
 from repro.model import modeling_cde
-from repro.model.biencoder import Biencoder
 from repro.model.config import CONFIG_FILE, ModelConfig, make_config
-from repro.model.contextual import ContextualModel, Model
+from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, read_tensors, write_tensors
 from repro.storage.files import json_object, write_json
 
@@ -28,35 +25,28 @@ CODE = Path(modeling_cde.__file__)
 MODULE_CODE = CODE.with_name("sentence_cde.py")
 MODULE = f"{MODULE_CODE.stem}.ContextualModule"
 """The class of the only module, as modules.json names it."""
-MODEL_TYPES = (modeling_cde.CdeConfig.model_type, modeling_cde.CdeBiencoderConfig.model_type)
 STORED_CONTEXT = ("context_embeddings", "context_input_ids", "context_attention_mask")
 
 
-def write_self_contained(model: Model, folder: Path) -> None:
+def write_self_contained(model: ContextualModel, folder: Path) -> None:
     """Write weights, configuration, tokenizer and code."""
-    kind: type[modeling_cde.CdePreTrainedModel] = modeling_cde.CdeModel
-    if isinstance(model, Biencoder):
-        kind = modeling_cde.CdeBiencoder
-    classes = {"AutoConfig": kind.config_class.__name__, "AutoModel": kind.__name__}
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
-    config = kind.config_class(
+    config = modeling_cde.CdeConfig(
         repro=asdict(model.config),
         prompts=prompts,
-        architectures=[kind.__name__],
-        auto_map={auto: f"{CODE.stem}.{name}" for auto, name in classes.items()},
+        architectures=[modeling_cde.CdeModel.__name__],
+        auto_map={"AutoConfig": "modeling_cde.CdeConfig", "AutoModel": "modeling_cde.CdeModel"},
         dtype="float32",
     )
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(folder)
     write_tensors(dict(model.state_dict()), folder / WEIGHTS_FILE, {"format": "pt"})
     make_fast_tokenizer(model.config).save_pretrained(folder)
-    shutil.copyfile(CODE, folder / CODE.name)
-    # a biencoder opens in transformers only, so it needs no list of modules
-    if isinstance(model, ContextualModel):
-        shutil.copyfile(MODULE_CODE, folder / MODULE_CODE.name)
-        write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
-        settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}
-        write_json(folder / "config_sentence_transformers.json", settings | {"similarity_fn_name": "cosine"})
+    for code in (CODE, MODULE_CODE):
+        shutil.copyfile(code, folder / code.name)
+    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
+    settings = {"model_type": "SentenceTransformer", "prompts": prompts, "default_prompt_name": None}
+    write_json(folder / "config_sentence_transformers.json", settings | {"similarity_fn_name": "cosine"})
 
 
 def make_fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
@@ -78,11 +68,11 @@ def make_fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
 def is_self_contained(folder: Path) -> bool:
     """Return whether `write_self_contained` wrote a folder, or an opened model that was saved again."""
     path = folder / CONFIG_FILE
-    return path.is_file() and json_object(path).get("model_type") in MODEL_TYPES
+    return path.is_file() and json_object(path).get("model_type") == modeling_cde.CdeConfig.model_type
 
 
-def load_self_contained_model(folder: Path) -> Model:
-    """Read such a folder as one of our models, in eval mode, with the stored context. Its code is not executed.
+def load_self_contained_model(folder: Path) -> ContextualModel:
+    """Read such a folder as our model, in eval mode, with the stored context. Its code is not executed.
 
     Raises:
         ValueError: if configuration and weights do not match, or if sentence-transformers would change the vectors.
@@ -94,16 +84,15 @@ def load_self_contained_model(folder: Path) -> Model:
         raise ValueError(f"{path} has no field `repro`: export or download the folder again")
     config = make_config(values["repro"], str(path))
     config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
-    model: Model = Biencoder(config) if config.architecture == Biencoder.architecture else ContextualModel(config)
+    model = ContextualModel(config)
     weights = {name: value.float() for name, value in read_tensors(folder / WEIGHTS_FILE).items()}
     context = {name: weights.pop(name) for name in STORED_CONTEXT if name in weights}
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), f"{folder / WEIGHTS_FILE} does not fit its config")
     model.load_state_dict(weights)
-    if isinstance(model, ContextualModel):
-        if context:
-            model.context_CE = context[STORED_CONTEXT[0]].to(torch.float32)
-        elif values.get("context") is not None:
-            model.set_context(None)
+    if context:
+        model.context_CE = context[STORED_CONTEXT[0]].to(torch.float32)
+    elif values.get("context") is not None:
+        model.set_context(None)
     return model.eval()
 
 

@@ -62,7 +62,7 @@ def as_sentence_transformer(model: Biencoder) -> SentenceTransformer:
     """
     if model.config.backbone == "bert" and model.config.first_position:
         raise ValueError(
-            f"first_position={model.config.first_position}: stock modules read a text at position 0; export to transformers"
+            f"first_position={model.config.first_position}: it cannot be exported, since stock modules read a text at position 0"
         )
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
     # the module Transformer can only be created from a folder

@@ -85,12 +85,6 @@ class CdeConfig(PreTrainedConfig):
         super().__init__(**kwargs)
 
 
-class CdeBiencoderConfig(CdeConfig):
-    """The same for a biencoder. AutoModel chooses the class of a model by the class of its configuration."""
-
-    model_type = "cde_biencoder"
-
-
 class Backbone(nn.Module):
     """BERT, NomicBERT or ModernBERT that reads a text alone, or a text after context vectors and soft prompts.
 
@@ -369,18 +363,36 @@ def embed_documents(stage: FirstStage, sizes: Any, ids_NS: Tensor, mask_NS: Tens
     return torch.cat([vectors_NTD, words_NV[:, None].expand(-1, vectors_NTD.shape[1], -1)], dim=2)
 
 
-class CdePreTrainedModel(PreTrainedModel):
-    """What both architectures share: tokens from texts, vectors from texts, and folders that are complete."""
+class CdeModel(PreTrainedModel):
+    """Both stages. Call `set_context`, then `encode`."""
 
-    config_class: type[CdeConfig] = CdeConfig
+    config_class = CdeConfig
     base_model_prefix = "cde"
     main_input_name = "input_ids"
+    context_embeddings: Tensor | None
+    context_input_ids: Tensor | None
+    context_attention_mask: Tensor | None
 
     def __init__(self, config: CdeConfig) -> None:
         super().__init__(config)
-        # folders written before the field existed have no first_position
-        self.sizes = SimpleNamespace(**({"first_position": None} | config.repro))
         self._tokenizer: PreTrainedTokenizerFast | None = None
+        # folders written before the field existed have no first_position
+        self.sizes = sizes = SimpleNamespace(**({"first_position": None} | config.repro))
+        self.first_stage_model = FirstStage(sizes, sizes.num_first_stage_layers)
+        self.second_stage_model = SecondStage(sizes)
+        # Buffers, so that a context is saved with the weights. Token ids are saved too: after a training step the
+        # vectors are outdated and are computed again.
+        for name in ("context_embeddings", "context_input_ids", "context_attention_mask"):
+            self.register_buffer(name, None)
+        if config.context is not None and config.context["num_documents"]:
+            # A context is stored with the weights. These are filled when the weights are loaded.
+            shape = (sizes.num_contexts, config.context["num_tokens"])
+            width = sizes.hidden_size + (sizes.vocab_size if sizes.pooling == "frequency" else 0)
+            self.context_embeddings = torch.zeros(sizes.num_contexts * sizes.tokens_per_document, width)
+            self.context_input_ids = torch.zeros(shape, dtype=torch.long)
+            self.context_attention_mask = torch.zeros(shape, dtype=torch.long)
+        self._context_is_stale = self._has_warned = False
+        self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         """Keep the values that the modules have drawn. transformers would draw the heads a second time."""
@@ -445,7 +457,7 @@ class CdePreTrainedModel(PreTrainedModel):
         vectors = [np.zeros((0, self.sizes.hidden_size), dtype=np.float32)]
         with evaluation_mode(self):
             # read once: another thread may set a new context between two batches
-            options = self.get_call_options()
+            options = {} if self.is_blind else {"dataset_embeddings": self.current_context()}
             for start in range(0, len(texts), batch_size):
                 tokens = self.tokenize(texts[start : start + batch_size], prompt_text)
                 output = self(**{name: ids.to(self.device) for name, ids in tokens.items()}, **options).pooler_output
@@ -459,20 +471,17 @@ class CdePreTrainedModel(PreTrainedModel):
             raise ValueError(f"unknown prompt {name!r}; choose one of {list(self.config.prompts)}")
         return str(self.config.prompts[name])
 
-    def get_call_options(self) -> dict[str, Tensor]:
-        """Return the arguments of `forward` that all batches of one call of `encode` share."""
-        return {}
-
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | Path, *args: Any, **kwargs: Any
     ) -> None:
-        """Write a complete folder: weights, configuration, tokenizer, this file, and which run trained the model."""
+        """Write a complete folder: weights, context, configuration, tokenizer, this file, and which run trained the model."""
         if kwargs.get("push_to_hub"):
             raise ValueError(
                 "push_to_hub=True would upload the folder before it is complete: call model.push_to_hub(NAME)"
             )
-        classes = {"AutoConfig": type(self.config), "AutoModel": type(self)}
-        self.config.auto_map = {auto: f"modeling_cde.{kind.__name__}" for auto, kind in classes.items()}
+        if self._context_is_stale and self.context_input_ids is not None:
+            self._update_context()
+        self.config.auto_map = {"AutoConfig": "modeling_cde.CdeConfig", "AutoModel": "modeling_cde.CdeModel"}
         super().save_pretrained(save_directory, *args, **kwargs)
         self.tokenizer.save_pretrained(save_directory)
         sources = [Path(__file__)]
@@ -483,53 +492,6 @@ class CdePreTrainedModel(PreTrainedModel):
             target = Path(save_directory) / source.name
             if source.is_file() and target.resolve() != source.resolve():
                 shutil.copyfile(source, target)
-
-
-class CdeBiencoder(CdePreTrainedModel):
-    """Texts to vectors, without context."""
-
-    config_class = CdeBiencoderConfig
-
-    def __init__(self, config: CdeConfig) -> None:
-        super().__init__(config)
-        layers = FirstStage(self.sizes, self.sizes.num_layers, self.sizes.first_position)
-        self.embedder, self.mlp = layers.embedder, layers.mlp
-        self.post_init()
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, return_dict: bool | None = None
-    ) -> BaseModelOutputWithPooling | tuple[Tensor]:
-        """Return `pooler_output`, (N, D), not normalised."""
-        ids_NS, mask_NS = pad_right(input_ids, attention_mask)
-        vectors_ND = self.mlp(mean_pool(self.embedder(ids_NS, mask_NS), mask_NS))
-        return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
-
-
-class CdeModel(CdePreTrainedModel):
-    """Both stages. Call `set_context`, then `encode`."""
-
-    context_embeddings: Tensor | None
-    context_input_ids: Tensor | None
-    context_attention_mask: Tensor | None
-
-    def __init__(self, config: CdeConfig) -> None:
-        super().__init__(config)
-        sizes = self.sizes
-        self.first_stage_model = FirstStage(sizes, sizes.num_first_stage_layers)
-        self.second_stage_model = SecondStage(sizes)
-        # Buffers, so that a context is saved with the weights. Token ids are saved too: after a training step the
-        # vectors are outdated and are computed again.
-        for name in ("context_embeddings", "context_input_ids", "context_attention_mask"):
-            self.register_buffer(name, None)
-        if config.context is not None and config.context["num_documents"]:
-            # A context is stored with the weights. These are filled when the weights are loaded.
-            shape = (sizes.num_contexts, config.context["num_tokens"])
-            width = sizes.hidden_size + (sizes.vocab_size if sizes.pooling == "frequency" else 0)
-            self.context_embeddings = torch.zeros(sizes.num_contexts * sizes.tokens_per_document, width)
-            self.context_input_ids = torch.zeros(shape, dtype=torch.long)
-            self.context_attention_mask = torch.zeros(shape, dtype=torch.long)
-        self._context_is_stale = self._has_warned = False
-        self.post_init()
 
     @property
     def is_blind(self) -> bool:
@@ -623,10 +585,6 @@ class CdeModel(CdePreTrainedModel):
         vectors_ND = self.second_stage_model(ids_NS, mask_NS, contexts_CE)
         return (vectors_ND,) if return_dict is False else BaseModelOutputWithPooling(pooler_output=vectors_ND)
 
-    def get_call_options(self) -> dict[str, Tensor]:
-        """Return the current context. Empty for a model trained without documents, which has the null context alone."""
-        return {} if self.is_blind else {"dataset_embeddings": self.current_context()}
-
     def current_context(self) -> Tensor:
         """Return the context that was set, (C, E), or the null context."""
         if self.context_input_ids is None:
@@ -640,14 +598,6 @@ class CdeModel(CdePreTrainedModel):
             self._update_context()
         assert self.context_embeddings is not None, "it is set together with its token ids"
         return self.context_embeddings
-
-    def save_pretrained(  # type: ignore[override]
-        self, save_directory: str | Path, *args: Any, **kwargs: Any
-    ) -> None:
-        """Write a complete folder, with the context that was set."""
-        if self._context_is_stale and self.context_input_ids is not None:
-            self._update_context()
-        super().save_pretrained(save_directory, *args, **kwargs)
 
     def _update_context(self) -> None:
         """Embed the documents of the context again after the weights have changed."""

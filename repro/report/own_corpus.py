@@ -199,7 +199,7 @@ def _list_commands(systems: Sequence[System]) -> list[str]:
     best, *others = sorted(systems, key=lambda system: -system.mean)
     run, suite = best.record.run, best.record.run.suite
     if best.is_trained:
-        model, deploy = best.record.id, f"repro export {best.record.id} FOLDER --to sentence-transformers"
+        model, deploy = best.record.id, f"repro export {best.record.id} FOLDER"
     elif run.architecture == "bm25":
         model, deploy = "bm25", "the BM25 of your search engine"
     elif best.label.endswith(WHITENED):

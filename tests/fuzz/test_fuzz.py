@@ -251,7 +251,7 @@ def test_odd_words_are_never_bugs(
 @pytest.mark.parametrize(
     "words",
     ["plan FILE", "status FILE", "verify FILE", "run FILE", "launch --dry-run FILE", "score FILE FILE",
-     "evaluate --model FILE --suite zoo", "export FILE OUT --to official"],
+     "evaluate --model FILE --suite zoo", "export FILE OUT"],
 )  # fmt: skip
 def test_commands_refuse_damaged_files(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

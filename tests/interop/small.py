@@ -41,13 +41,11 @@ def make_contextual(**changes: Any) -> ContextualModel:
     return model
 
 
-def export_small_model(
-    folder: Path, architecture: str, to: str, **changes: Any
-) -> tuple[Biencoder | ContextualModel, Path]:
+def export_small_model(folder: Path, architecture: str, **changes: Any) -> tuple[Biencoder | ContextualModel, Path]:
     """Save a small model as `ours` and export it as `out`. Return the model and the folder of the export."""
     model = make_model(architecture, **changes)
     model.save_pretrained(folder / "ours")
-    export_model(str(folder / "ours"), folder / "out", to, progress=ignore)
+    export_model(str(folder / "ours"), folder / "out", progress=ignore)
     return model, folder / "out"
 
 

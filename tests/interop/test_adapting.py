@@ -223,7 +223,7 @@ def test_adapted_folder_scores_like_whitening(tmp_path: Path) -> None:
     assert compared["metrics"][path] == pytest.approx(whitened["quora+whitened/mean/ndcg_at_10"], abs=1e-6)
 
 
-WORDS_OF = {"export": "export ours out --to transformers", "adapt": "adapt ours --corpus corpus.txt --to out"}
+WORDS_OF = {"export": "export ours out", "adapt": "adapt ours --corpus corpus.txt --to out"}
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def make_card(record: Record, **changes: Any) -> str:
     """Return the card of a model with the record of a run, and with these fields of the run changed."""
     model = make_model(record.run.architecture, sequence_dropout=record.run.sequence_dropout)
     opened = Opened(model, record.id, replace(record.run, **changes))
-    return make_model_card(opened, "a model", "sentence-transformers", ["pass"], "`pip install x`")
+    return make_model_card(opened, "a model", ["pass"], "`pip install x`")
 
 
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
@@ -58,12 +58,9 @@ def test_blind_card_mentions_no_documents() -> None:
     assert "the null context alone" in line and "compare only scores" not in card
 
 
-@pytest.mark.parametrize(
-    ("architecture", "to"),
-    [("biencoder", "sentence-transformers"), ("contextual", "sentence-transformers"), ("contextual", "transformers")],
-)
-def test_code_of_a_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, to: str) -> None:
-    model, folder = export_small_model(tmp_path, architecture, to)
+@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
+def test_code_of_a_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str) -> None:
+    model, folder = export_small_model(tmp_path, architecture)
     card = (folder / "README.md").read_text()
     assert card.count("Not known") == 2 and "pip install" in card and "Not evaluated here" in card
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
@@ -71,5 +68,5 @@ def test_code_of_a_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ar
     names: dict[str, Any] = {}
     exec(code, names)
     model.set_context(names["documents"])
-    scores = model.encode(names["questions"], "query") @ model.encode(names["documents"]).T
+    scores = model.encode(["why does bread rise?"], "query") @ model.encode(names["documents"]).T
     np.testing.assert_allclose(names["scores"], scores, atol=1e-5)

@@ -25,15 +25,14 @@ from repro.interop.exporting import export_model
 from repro.interop.self_contained import load_self_contained_model, write_self_contained
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.interop.trained_on import TRAINED_ON_FILE, write_trained_on
-from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel
-from repro.model.modeling_cde import CdeBiencoder, CdeModel, draw_batch_context
+from repro.model.modeling_cde import CdeConfig, CdeModel, draw_batch_context
 from repro.model.texts import make_texts
 from repro.spec import base
 from repro.train.gradcache import Stages, StepTexts, add_gradients
 from repro.train.loss import info_nce
 from tests.commands import ignore
-from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model, open_folder
+from tests.interop.small import CLOSE, CORPUS, TEXTS, make_contextual, make_model, open_folder
 
 VARIANTS: list[dict[str, Any]] = [
     {"backbone": "nomic"},
@@ -56,7 +55,7 @@ def export_and_open(model: Any, folder: Path) -> SentenceTransformer:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export of the small contextual model. No test changes it."""
     folder = tmp_path_factory.mktemp("exported") / "out"
-    write_self_contained(make_model("contextual"), folder)
+    write_self_contained(make_contextual(), folder)
     return folder
 
 
@@ -69,7 +68,7 @@ def theirs(folder: Path) -> SentenceTransformer:
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_exported_code_matches_our_vectors(tmp_path: Path, changes: dict[str, Any]) -> None:
     """Both libraries give our vectors, under the context of a call and under one that was set."""
-    model = make_model("contextual", **changes)
+    model = make_contextual(**changes)
     theirs = export_and_open(model, tmp_path)
     other = AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
     model.set_context(CORPUS, seed=3)
@@ -90,7 +89,7 @@ def test_exported_code_matches_our_vectors(tmp_path: Path, changes: dict[str, An
 @pytest.mark.parametrize(("num_documents", "role"), [(6, "query"), (3, "document")])
 def test_name_draws_sample_of_evaluate(theirs: SentenceTransformer, num_documents: int, role: str) -> None:
     """With the name of the collection, an export is conditioned on the same documents as in `repro evaluate`."""
-    model, documents = make_model("contextual"), CORPUS[:num_documents]
+    model, documents = make_contextual(), CORPUS[:num_documents]
     ids = tuple(str(number) for number in range(num_documents))
     collection = Retrieval("things", ids, tuple(documents), (), (), {})
     context = draw_context("own", collection, num_contexts=model.config.num_contexts, seed=3)
@@ -103,24 +102,6 @@ def test_name_draws_sample_of_evaluate(theirs: SentenceTransformer, num_document
     np.testing.assert_allclose(theirs.encode_document(TEXTS, **QUIET), model.encode(TEXTS, "document"), **CLOSE)
 
 
-def test_biencoder_code_matches_our_vectors(tmp_path: Path) -> None:
-    """AutoModel opens a biencoder after a contextual model, and a contextual model after it, in the same process."""
-    shifted = {"backbone": "bert", "first_position": 2}
-    for folder, architecture, changes in (
-        ("a", "contextual", {}),
-        ("b", "biencoder", {}),
-        ("c", "contextual", {}),
-        ("d", "biencoder", shifted),
-    ):
-        model = make_model(architecture, **changes)
-        write_self_contained(model, tmp_path / folder)
-        theirs = AutoModel.from_pretrained(tmp_path / folder, trust_remote_code=True)
-        if architecture == "contextual":
-            for encoder in (model, theirs):
-                encoder.set_context(CORPUS)
-        np.testing.assert_allclose(theirs.encode(TEXTS, "query"), model.encode(TEXTS, "query"), **CLOSE)
-
-
 def test_stock_export_of_shifted_text_is_refused(tmp_path: Path) -> None:
     """Stock modules read a text at position 0."""
     model = make_model("biencoder", backbone="bert", first_position=2)
@@ -129,17 +110,15 @@ def test_stock_export_of_shifted_text_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_exported_class_draws_the_same_weights(architecture: str) -> None:
+def test_exported_class_draws_the_same_weights() -> None:
     """transformers initialises no weight a second time, and the random generator moves no further."""
     torch.manual_seed(0)
-    config = make_model(architecture, backbone="bert").config
-    ours = (Biencoder if architecture == "biencoder" else ContextualModel)(config)
+    config = make_contextual(backbone="bert").config
+    ours = ContextualModel(config)
     after = torch.rand(1)
     torch.manual_seed(0)
-    make_model(architecture, backbone="bert")
-    kind = CdeBiencoder if architecture == "biencoder" else CdeModel
-    theirs = kind(kind.config_class(repro=asdict(config)))
+    make_contextual(backbone="bert")
+    theirs = CdeModel(CdeConfig(repro=asdict(config)))
     assert torch.equal(torch.rand(1), after)
     for name, weight in ours.state_dict().items():
         assert torch.equal(theirs.state_dict()[name], weight), name
@@ -147,7 +126,7 @@ def test_exported_class_draws_the_same_weights(architecture: str) -> None:
 
 def test_missing_context_warns_once(theirs: SentenceTransformer, tmp_path: Path) -> None:
     """The null context is used. A model without a null context raises."""
-    model = make_model("contextual")
+    model = make_contextual()
     model.set_context(None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -156,7 +135,7 @@ def test_missing_context_warns_once(theirs: SentenceTransformer, tmp_path: Path)
     assert sum("no context is set" in str(warning.message) for warning in caught) == 1
     np.testing.assert_allclose(vectors, model.encode(TEXTS), **CLOSE)
     with pytest.raises(ValueError, match="no null context"):
-        export_and_open(make_model("contextual", sequence_dropout=0.0), tmp_path / "none").encode(TEXTS, **QUIET)
+        export_and_open(make_contextual(sequence_dropout=0.0), tmp_path / "none").encode(TEXTS, **QUIET)
 
 
 def test_vectors_of_texts_are_no_context(theirs: SentenceTransformer) -> None:
@@ -180,7 +159,7 @@ def test_context_is_saved_with_the_model(
     np.testing.assert_allclose(open_folder(saved).encode_document(TEXTS, **QUIET), expected, **CLOSE)
     np.testing.assert_allclose(load_self_contained_model(saved).encode(TEXTS), expected, **CLOSE)
     for source in (folder, saved):
-        lines = export_model(str(source), tmp_path / f"{source.name}-again", "transformers", progress=ignore)
+        lines = export_model(str(source), tmp_path / f"{source.name}-again", progress=ignore)
         assert ("warning" in lines[0]) == (source == saved)
 
 
@@ -217,7 +196,7 @@ def test_saved_settings_are_kept_or_refused(theirs: SentenceTransformer, tmp_pat
 
 def test_saved_folder_names_its_run(tmp_path: Path) -> None:
     """Otherwise `evaluate` could not warn about queries that the model was trained on."""
-    write_self_contained(make_model("contextual"), tmp_path / "out")
+    write_self_contained(make_contextual(), tmp_path / "out")
     write_trained_on(tmp_path / "out", base("smoke", architecture="contextual"))
     expected = (tmp_path / "out" / TRAINED_ON_FILE).read_text()
     for opener in (SentenceTransformer, AutoModel.from_pretrained):
@@ -226,10 +205,9 @@ def test_saved_folder_names_its_run(tmp_path: Path) -> None:
         (tmp_path / "again" / TRAINED_ON_FILE).unlink()
 
 
-@pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
-def test_missing_weights_are_refused(tmp_path: Path, architecture: str) -> None:
+def test_missing_weights_are_refused(tmp_path: Path) -> None:
     """transformers alone would fill a missing weight with random numbers."""
-    write_self_contained(make_model(architecture), tmp_path)
+    write_self_contained(make_contextual(), tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     missing = next(name for name in sorted(weights) if "layers.0" in name)
     del weights[missing]
@@ -265,7 +243,7 @@ def compute_gradients(model: ContextualModel) -> tuple[float, dict[str, torch.Te
 @pytest.mark.parametrize("cached", [False, True])
 def test_stock_losses_give_our_gradients(tmp_path: Path, cached: bool) -> None:
     """The context of a batch is drawn from its own documents."""
-    model = make_model("contextual", sequence_dropout=0.0).train()
+    model = make_contextual(sequence_dropout=0.0).train()
     theirs = export_and_open(model, tmp_path).train()
     collate = theirs[0].make_collator(seed=7)
     # Other batches before this one do not change its context.

@@ -10,12 +10,11 @@ import pytest
 from repro.data.tokens import get_minilm_folder, load_tokenizer
 from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.model import MtebModel
+from repro.interop.exporting import export_model
 from repro.interop.opening import open_model
-from repro.interop.self_contained import write_self_contained
 from repro.model.start import load_model
+from tests.commands import ignore
 from tests.interop.small import CORPUS, TEXTS, export_small_model
-
-FORMATS = [("contextual", "sentence-transformers"), ("biencoder", "transformers")]
 
 
 def renumber_words(folder: Path) -> None:
@@ -27,27 +26,23 @@ def renumber_words(folder: Path) -> None:
     path.write_text(json.dumps(content))
 
 
-def export(tmp_path: Path, architecture: str, to: str) -> Path:
-    """Export a small model and return the folder."""
-    return export_small_model(tmp_path, architecture, to)[1]
-
-
 def test_other_words_are_another_model(tmp_path: Path) -> None:
-    folder = export(tmp_path, "biencoder", "transformers")
+    _, folder = export_small_model(tmp_path, "contextual")
     model = open_model(str(folder)).ours
+    model.set_context(CORPUS)
     vectors, digest = model.encode(TEXTS), compute_model_digest(model)
-    revision = MtebModel(model, context="none").mteb_model_meta.revision
+    revision = MtebModel(model).mteb_model_meta.revision
     renumber_words(folder)
     again = open_model(str(folder)).ours
+    again.set_context(CORPUS)
     assert compute_model_digest(again) != digest
-    assert MtebModel(again, context="none").mteb_model_meta.revision != revision
+    assert MtebModel(again).mteb_model_meta.revision != revision
     assert np.abs(again.encode(TEXTS) - vectors).max() > 1e-3, "the old words were cached"
 
 
-@pytest.mark.parametrize(("architecture", "to"), FORMATS)
-def test_saved_model_needs_no_old_folder(tmp_path: Path, architecture: str, to: str) -> None:
+def test_saved_model_needs_no_old_folder(tmp_path: Path) -> None:
     """Its digest is that of the source and stands in its card, wherever the folder lies."""
-    folder = export(tmp_path, architecture, to).rename(tmp_path / "moved")
+    folder = export_small_model(tmp_path, "contextual")[1].rename(tmp_path / "moved")
     digest = compute_model_digest(open_model(str(folder)).ours)
     assert digest == compute_model_digest(open_model(str(tmp_path / "ours")).ours)
     assert f"weights and configuration: {digest}\n" in (folder / "README.md").read_text()
@@ -56,9 +51,9 @@ def test_saved_model_needs_no_old_folder(tmp_path: Path, architecture: str, to: 
     opened.set_context(CORPUS)
     expected = opened.encode(TEXTS, "query")
     opened.save_pretrained(tmp_path / "again")
-    write_self_contained(opened, tmp_path / "for_transformers")
+    export_model(str(tmp_path / "again"), tmp_path / "exported", progress=ignore)
     shutil.rmtree(folder)
-    for again in (load_model(tmp_path / "again"), open_model(str(tmp_path / "for_transformers")).ours):
+    for again in (load_model(tmp_path / "again"), open_model(str(tmp_path / "exported")).ours):
         again.set_context(CORPUS)
         # `encode` could still use the cached tokenizer of the removed folder.
         assert load_tokenizer(again.config.tokenizer).get_vocab_size() == 30522
