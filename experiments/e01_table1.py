@@ -156,17 +156,13 @@ def make_printed_row(
     return row if cluster is None else row | {"cluster": cluster}
 
 
-def make_other_context_rows(row: dict[str, Any], scales: tuple[str, ...] = ()) -> tuple[Row, Row]:
-    """Return the rows of a contextual model with out-of-corpus context and with null context."""
-    return (
-        Row(label="· out-of-corpus context", runs=pick(**row), context="wrong", scales=scales),
-        Row(label="· null context", runs=pick(**row), context="null", scales=scales),
-    )
+OTHER_CONTEXTS = {"wrong": "out-of-corpus context", "random": "random training text", "null": "null context"}
 
 
-def make_random_context_row(row: dict[str, Any]) -> Row:
-    """Return the row of a contextual model at mini with random training documents as context."""
-    return Row(label="· random training text", runs=pick(**row), context="random", scales=MINI)
+def make_context_rows(row: dict[str, Any], *contexts: str, scales: tuple[str, ...] = ()) -> tuple[Row, ...]:
+    """Return the rows of a contextual model with other contexts than documents of the searched corpus."""
+    runs = pick(**row)
+    return tuple(Row(label=f"· {OTHER_CONTEXTS[name]}", runs=runs, context=name, scales=scales) for name in contexts)
 
 
 TABLE = Table(
@@ -197,8 +193,8 @@ TABLE = Table(
         Row(
             label="contextual architecture", runs=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)
         ),
-        *make_other_context_rows(ARCHITECTURE, NOT_MINI),
-        make_random_context_row(ARCHITECTURE),
+        *make_context_rows(ARCHITECTURE, "wrong", "null", scales=NOT_MINI),
+        *make_context_rows(ARCHITECTURE, "random", scales=MINI),
         Row(
             label="contextual, in-corpus, whitened (ours)",
             runs=pick(**ARCHITECTURE_DOMAIN | WHITENED),
@@ -206,12 +202,12 @@ TABLE = Table(
             scales=tuple(WHITENED_SEEDS),
         ),
         Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
-        make_random_context_row(ARCHITECTURE_DOMAIN),
-        *make_other_context_rows(ARCHITECTURE_DOMAIN, WITH_DOMAINS),
+        *make_context_rows(ARCHITECTURE_DOMAIN, "random", scales=MINI),
+        *make_context_rows(ARCHITECTURE_DOMAIN, "wrong", "null", scales=WITH_DOMAINS),
         Row(label="· context-blind, one domain per batch", runs=pick(**BLIND_DOMAIN), context="null", scales=MINI),
         Row(label="both", runs=pick(**BOTH), paper=make_printed_row(0.68, 80.9, 63.1, 512, 512)),
-        make_random_context_row(BOTH),
-        *make_other_context_rows(BOTH),
+        *make_context_rows(BOTH, "random", scales=MINI),
+        *make_context_rows(BOTH, "wrong", "null"),
         Row(label="BM25 (reference)", runs=pick(**BM25)),
         Row(label="surrogate (reference)", runs=pick(**WORDS)),
         Row(

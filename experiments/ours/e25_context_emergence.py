@@ -72,7 +72,7 @@ def list_rows(scale: str) -> tuple[Row, ...]:
             if row is PAPERS or steps in STEPS[scale]:
                 selected = pick(**row, num_steps=steps)
                 rows.append(Row(label=f"{label}, {steps} steps", runs=selected, scales=(scale,)))
-                rows += table1.make_other_context_rows(row | {"num_steps": steps}, (scale,))
+                rows += table1.make_context_rows(row | {"num_steps": steps}, "wrong", "null", scales=(scale,))
     return tuple(rows)
 
 

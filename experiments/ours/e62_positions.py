@@ -7,7 +7,7 @@ untrained models show what the shift costs before the first step, and that `firs
 
 from typing import Any
 
-from experiments.e01_table1 import ARCHITECTURE_DOMAIN, NEITHER_DOMAIN, get_sizes
+from experiments.e01_table1 import ARCHITECTURE_DOMAIN, NEITHER_DOMAIN, get_sizes, make_context_rows
 from experiments.shared import HALF_A_POINT, LOSS_COLUMN, NDCG, NDCG_COLUMN
 from repro.spec import Claim, Experiment, Row, Run, Table, base, pick, term
 
@@ -42,10 +42,9 @@ TABLE = Table(
         Row(label="step 0: biencoder, text at 0", runs=pick(**STEP_0[0])),
         Row(label=f"step 0: biencoder, text at {SHIFT}", runs=pick(**STEP_0[1])),
         Row(label=f"step 0: contextual, text at {SHIFT}, in-corpus", runs=pick(**STEP_0[2])),
-        Row(label="· null context", runs=pick(**STEP_0[2]), context="null"),
+        *make_context_rows(STEP_0[2], "null"),
         Row(label="step 0: contextual, text at 0, in-corpus", runs=pick(**STEP_0[3])),
-        Row(label="· random training text", runs=pick(**STEP_0[3]), context="random"),
-        Row(label="· null context", runs=pick(**STEP_0[3]), context="null"),
+        *make_context_rows(STEP_0[3], "random", "null"),
         Row(label="biencoder, text at 0", runs=pick(**AT_START, num_steps=base("mini").num_steps)),
         Row(label=f"biencoder, text at {SHIFT}", runs=pick(**SHIFTED, num_steps=base("mini").num_steps)),
     ),

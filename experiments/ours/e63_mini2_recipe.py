@@ -7,7 +7,7 @@ retriever, as in the paper, whose small setting takes the first half of NomicBER
 
 from typing import Any
 
-from experiments.e01_table1 import ARCHITECTURE_DOMAIN, NEITHER_DOMAIN, get_sizes
+from experiments.e01_table1 import ARCHITECTURE_DOMAIN, NEITHER_DOMAIN, get_sizes, make_context_rows
 from experiments.shared import LOSS_COLUMN, NDCG_COLUMN, get_budget
 from repro.spec import Experiment, Row, Run, Table, base, pick
 
@@ -43,7 +43,6 @@ SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("biencoder, rate 5e-5", BIENCODER | {"learning_rate": 5e-5}),
     ("contextual, rate 5e-5", CONTEXTUAL | {"learning_rate": 5e-5}),
 )
-CONTEXTS = {"random": "random training text", "null": "null context"}
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -58,12 +57,10 @@ def make_rows() -> tuple[Row, ...]:
     """Return a row for each setting, and one for each other context of a contextual model."""
     rows = []
     for label, setting in SETTINGS:
-        selected = pick(**FULL | {"learning_rate": 1e-4, "num_layers": 6} | setting)
-        rows.append(Row(label=label, runs=selected, scales=("mini",)))
+        selected = FULL | {"learning_rate": 1e-4, "num_layers": 6} | setting
+        rows.append(Row(label=label, runs=pick(**selected), scales=("mini",)))
         if setting["architecture"] == "contextual":
-            rows += [
-                Row(label=f"· {word}", runs=selected, context=name, scales=("mini",)) for name, word in CONTEXTS.items()
-            ]
+            rows += make_context_rows(selected, "random", "null", scales=("mini",))
     return tuple(rows)
 
 

@@ -7,7 +7,7 @@ stated only for lengths at which in-corpus context is worth more than two points
 
 from typing import Any
 
-from experiments.e01_table1 import ARCHITECTURE_DOMAIN, get_sizes
+from experiments.e01_table1 import ARCHITECTURE_DOMAIN, get_sizes, make_context_rows
 from experiments.ours.e63_mini2_recipe import CONTEXTUAL
 from experiments.shared import LOSS_COLUMN, NDCG_COLUMN, get_budget
 from repro.spec import Experiment, Row, Run, Table, base, pick
@@ -38,10 +38,9 @@ def make_rows() -> tuple[Row, ...]:
     for multiple in MULTIPLES:
         for name, recipe in RECIPES.items():
             length = get_length("mini", multiple)["num_steps"]
-            selected = pick(**recipe | PLANTED, num_steps=length)
-            rows.append(Row(label=f"{name}, {length} steps, in-corpus", runs=selected, scales=("mini",)))
-            for context, word in {"wrong": "out-of-corpus context", "null": "null context"}.items():
-                rows.append(Row(label=f"· {word}", runs=selected, context=context, scales=("mini",)))
+            selected = recipe | PLANTED | {"num_steps": length}
+            rows.append(Row(label=f"{name}, {length} steps, in-corpus", runs=pick(**selected), scales=("mini",)))
+            rows += make_context_rows(selected, "wrong", "null", scales=("mini",))
     return tuple(rows)
 
 
