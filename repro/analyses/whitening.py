@@ -39,7 +39,6 @@ from repro.data.paper.quirks import Quirks
 from repro.evaluate.adaptation import (
     DEFAULT_SHRINKAGE,
     SHRINKAGES,
-    SOURCES,
     Moments,
     add_feedback,
     all_but_the_top,
@@ -110,28 +109,6 @@ def embed(encoder: Encoder, num_contexts: int, seed: int, collection: Collection
     return Vectors(queries_QH, documents, order_D)
 
 
-@dataclass(frozen=True)
-class Corpora:
-    """The vectors from which moments are estimated: each collection, its wrong corpus, and training text."""
-
-    own: Mapping[str, Vectors]
-    others: Mapping[str, str]  # the wrong corpus of each collection, empty if the suite has none
-    training: Vectors
-
-    @property
-    def sources(self) -> list[str]:
-        """The available sources."""
-        return [source for source in SOURCES if source != "wrong" or self.others]
-
-    def compute_moments(self, name: str, source: str, count: int | None) -> Moments:
-        """Return the moments of `count` documents of a source, for one collection."""
-        if source == "random":
-            # As many documents as the searched corpus has, so that only their text differs.
-            num_documents = len(self.own[name].documents_DH)
-            return Moments.of(self.training.draw(num_documents if count is None else min(count, num_documents)))
-        return Moments.of(self.own[name if source == "own" else self.others[name]].draw(count))
-
-
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return NDCG@10 of each view per dataset, family and mean, with the values of every query."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
@@ -141,10 +118,11 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     sizes = [len(embedded.documents_DH) for embedded in own.values()]
     parameters, validation = choose_parameters(inputs, embed_corpus)
     others = wrong_corpora(suite.datasets) if have_wrong_corpora(suite.datasets) else {}
-    corpora = Corpora(own, others, embed_corpus(format_training_text(inputs, max(sizes))))
+    training = embed_corpus(format_training_text(inputs, max(sizes)))
     values_by_path: dict[str, list[np.ndarray]] = {}
     for name, collection in collections.items():
-        for view, vectors in apply_all_adaptations(corpora, name, parameters):
+        wrong = {"wrong": own[others[name]]} if others else {}
+        for view, vectors in apply_all_adaptations({"own": own[name], **wrong, "random": training}, parameters):
             values_by_path.setdefault(get_path_name(suite.name, view), []).append(
                 score_headline(search_collection(collection, *vectors, DEPTH), collection)
             )
@@ -155,7 +133,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     for path in list(arrays)[1:]:
         gap = paired_gaps(arrays[path], arrays[suite.name], rows)["mean"]
         metrics |= gap.as_metrics(f"adaptation/{path.partition('+')[2]}/gain")
-    counts = {"num_training_documents": len(corpora.training.documents_DH), "context_seed": run.context_seed}
+    counts = {"num_training_documents": len(training.documents_DH), "context_seed": run.context_seed}
     chosen = {"parameters": parameters, "validation": validation}
     return Measured(metrics, arrays, {"name": suite.name, "datasets": rows, **counts, **chosen})
 
@@ -169,17 +147,21 @@ def format_training_text(inputs: Inputs, count: int) -> Collection:
     return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), Quirks())
 
 
-def apply_all_adaptations(corpora: Corpora, name: str, parameters: Mapping[str, float]) -> Iterator[tuple[str, Pair]]:
+def apply_all_adaptations(
+    sources: Mapping[str, Vectors], parameters: Mapping[str, float]
+) -> Iterator[tuple[str, Pair]]:
     """Yield each view of a collection: unchanged, whitened by each source and number of documents, baselines."""
-    vectors = corpora.own[name]
+    vectors = sources["own"]
+    num_documents = len(vectors.documents_DH)
     yield "own", (vectors.queries_QH, vectors.documents_DH)
-    for source in corpora.sources:
+    for source, sample in sources.items():
         for count in COUNTS:
-            whiten = make_whitening_map(
-                corpora.compute_moments(name, source, count), parameters[make_whitened_view("own", count)]
-            )
+            # As many training documents as the searched corpus has, so that only their text differs.
+            size = min(count or num_documents, num_documents) if source == "random" else count
+            parameter = parameters[make_whitened_view("own", count)]
+            whiten = make_whitening_map(Moments.of(sample.draw(size)), parameter)
             yield make_whitened_view(source, count), (whiten(vectors.queries_QH), whiten(vectors.documents_DH))
-    moments = corpora.compute_moments(name, "own", None)
+    moments = Moments.of(vectors.draw(None))
     for method in BASELINES:
         yield method, adapt(method, parameters[method], vectors, moments)
 
