@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.e11_data import PRETRAINING
 from repro.cli.main import run_artefact_module
-from repro.data.paper.hub import UNSUPERVISED
 from repro.records.golden import list_golden_runs
 from repro.report.figure_data import series_at
 from repro.spec import Experiment, Figure, depends_on_seed
@@ -88,7 +86,3 @@ def test_paper_claims_are_complete() -> None:
 def test_restated_claims_are_dated() -> None:
     claims = [claim for experiment in experiments() for claim in experiment.claims]
     assert [claim.id for claim in claims if claim.version > 1 and not claim.stated] == []
-
-
-def test_training_data_is_declared_alike() -> None:
-    assert {name: domain.num_rows for name, domain in UNSUPERVISED.items()} == PRETRAINING

@@ -13,11 +13,12 @@ from experiments.companions.e34_mixing import MIXING
 from experiments.companions.e36_stages import STAGES, STEP_SCORES
 from experiments.companions.e41_code_search import CODE, CODE_ALL, PYTHON
 from experiments.companions.e42_polarity import POLARITY
-from experiments.e11_data import EVALUATION, PRETRAINING, PRINTED_TOTAL
+from experiments.e11_data import EVALUATION, PRINTED_TOTAL
 from experiments.e19_mteb import CATEGORIES
 from experiments.e19_mteb import PRINTED as MTEB
 from experiments.e20_two_phases import DATASETS
 from experiments.e20_two_phases import PRINTED as TABLE_7
+from repro.spec import TRAINING_PAIRS
 
 ROOT = Path(__file__).resolve().parent
 GTE = tomllib.loads((ROOT / "gte_printed.toml").read_text())
@@ -100,9 +101,9 @@ MOVED = [abs(value) for value in subtract(CONTEXTUAL[:-1], RANDOM[:-1])]
 OVER_NOMIC = subtract(CONTEXTUAL[:-1], MTEB["nomic-embed-v1"][:-1])
 STS = [label for _, label, _ in CATEGORIES].index("STS")
 BEST_OTHER = max(row[-1] for name, row in MTEB.items() if not name.startswith("cde"))
-REDDIT = 100 * PRETRAINING["reddit_title_body"] / PRINTED_TOTAL
-SMALL_SOURCES = sum(pairs < PRINTED_TOTAL / 100 for pairs in PRETRAINING.values())
-SHARES = [round(100 * pairs / PRINTED_TOTAL) for pairs in PRETRAINING.values()][:10]
+REDDIT = 100 * TRAINING_PAIRS["reddit_title_body"] / PRINTED_TOTAL
+SMALL_SOURCES = sum(pairs < PRINTED_TOTAL / 100 for pairs in TRAINING_PAIRS.values())
+SHARES = [round(100 * pairs / PRINTED_TOTAL) for pairs in TRAINING_PAIRS.values()][:10]
 RANKS = [list(EVALUATION).index(name) + 1 for name in ("scifact", "arguana")]
 LOWER = [sum(gain < 0 for gain in gains) for gains in GAINS.values()]
 SIZES, BEIR, E5, OTHERS = GTE["sizes"], GTE["beir"], GTE["e5"], GTE["others"]
@@ -133,13 +134,13 @@ PRINTED_TWICE = (
 
 OUTCOMES: dict[str, Outcome] = {
     "C.c": check_cost(),
-    "T5.a": (sum(PRETRAINING.values()) == 234_553_344, f"{len(PRETRAINING)} {sum(PRETRAINING.values()):,}"),
+    "T5.a": (sum(TRAINING_PAIRS.values()) == 234_553_344, f"{len(TRAINING_PAIRS)} {sum(TRAINING_PAIRS.values()):,}"),
     "T5.b": (SHARES == [28, 23, 16, 15, 4, 3, 3, 3, 3, 1], " ".join(map(str, SHARES))),
     "T5.c": (REDDIT > 25, f"{REDDIT:.1f}"),
-    "T5.d": (SMALL_SOURCES == 19, f"{SMALL_SOURCES} {100 * PRETRAINING['gooaq'] / PRINTED_TOTAL:.2f}"),
-    "T5.e": (len(PRETRAINING) == 24, f"{len(PRETRAINING)}"),
+    "T5.d": (SMALL_SOURCES == 19, f"{SMALL_SOURCES} {100 * TRAINING_PAIRS['gooaq'] / PRINTED_TOTAL:.2f}"),
+    "T5.e": (len(TRAINING_PAIRS) == 24, f"{len(TRAINING_PAIRS)}"),
     "T5.f": (all(abs(PRINTED_TOTAL / 1e6 - count) < 1 for count in (200, 234, 235)), f"{PRINTED_TOTAL / 1e6:.1f}"),
-    "own.e": (not any(pairs % 16_384 for pairs in PRETRAINING.values()), f"{len(PRETRAINING)} 16,384"),
+    "own.e": (not any(pairs % 16_384 for pairs in TRAINING_PAIRS.values()), f"{len(TRAINING_PAIRS)} 16,384"),
     "T6.a": (len(EVALUATION) == 9, ""),
     "T6.b": (
         list(EVALUATION.values()) == sorted(EVALUATION.values(), key=lambda row: row[1]),

@@ -39,4 +39,5 @@ from repro.spec.run import (
     run_from_fields,
 )
 from repro.spec.selectors import ByScale, RunFilter, Term, Unit, by_scale, pick, term
+from repro.spec.training_pairs import TRAINING_PAIRS
 from repro.spec.validation import format_widths, list_standard_widths

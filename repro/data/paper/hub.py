@@ -21,6 +21,7 @@ from repro.data.pairs import Row, make_id
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign_rows
 from repro.data.wording import keep_words
+from repro.spec import TRAINING_PAIRS
 from repro.storage.files import json_object
 from repro.storage.paths import get_data_folder
 
@@ -82,57 +83,33 @@ class HubSource:
     size_gb: int = 0
 
 
-def _domains(**by_prompts: tuple[tuple[str, str], Mapping[str, int | None]]) -> Mapping[str, Domain]:
+def _domains(
+    num_rows: Mapping[str, int] = MappingProxyType({}), **by_prompts: tuple[tuple[str, str], Iterable[str]]
+) -> Mapping[str, Domain]:
     return MappingProxyType(
-        {name: Domain(prompts, rows) for prompts, names in by_prompts.values() for name, rows in names.items()}
+        {name: Domain(prompts, num_rows.get(name)) for prompts, names in by_prompts.values() for name in names}
     )
 
 
+# fmt: off
+_CLUSTERING = (
+    "reddit_title_body", "s2orc_title_abstract", "s2orc_citation_titles", "s2orc_abstract_citation",
+    "s2orc_abstract_body", "codesearch", "stackexchange_duplicate_questions", "stackexchange_title_body",
+    "stackexchange_body_body",
+)
+_SEARCH = (
+    "paq", "gooaq", "yahoo_title_answer", "amazonqa", "yahoo_title_question", "yahoo_qa", "eli5", "squad",
+)
+_CLASSIFICATION = (
+    "amazon_reviews", "wikianswers", "wikipedia", "agnews", "ccnews", "npr", "cnn", "sentence_compression", "altlex",
+    "wikihow", "simplewiki", "quora",
+)
+# fmt: on
 UNSUPERVISED = _domains(
-    clustering=(
-        CLUSTERING,
-        {
-            "reddit_title_body": 64_978_944,
-            "s2orc_title_abstract": 35_438_592,
-            "s2orc_citation_titles": 7_585_792,
-            "s2orc_abstract_citation": 7_503_872,
-            "s2orc_abstract_body": 6_389_760,
-            "codesearch": 835_584,
-            "stackexchange_duplicate_questions": 65_536,
-            "stackexchange_title_body": 65_536,
-            "stackexchange_body_body": 65_536,
-        },
-    ),
-    search=(
-        SEARCH,
-        {
-            "paq": 52_953_088,
-            "gooaq": 1_245_184,
-            "yahoo_title_answer": 262_144,
-            "amazonqa": 212_992,
-            "yahoo_title_question": 196_608,
-            "yahoo_qa": 131_072,
-            "eli5": 98_304,
-            "squad": 16_384,
-        },
-    ),
-    classification=(
-        CLASSIFICATION,
-        {
-            "amazon_reviews": 38_682_624,
-            "wikianswers": 9_912_320,
-            "wikipedia": 6_078_464,
-            "agnews": 409_600,
-            "ccnews": 344_064,
-            "npr": 344_064,
-            "cnn": 278_528,
-            "sentence_compression": 163_840,
-            "altlex": 98_304,
-            "wikihow": 81_920,
-            "simplewiki": 81_920,
-            "quora": 32_768,
-        },
-    ),
+    TRAINING_PAIRS,
+    clustering=(CLUSTERING, _CLUSTERING),
+    search=(SEARCH, _SEARCH),
+    classification=(CLASSIFICATION, _CLASSIFICATION),
 )
 SUPERVISED_NAMES = {
     "msmarco": "msmarco_distillation_simlm_rescored_reranked_min15",
@@ -149,8 +126,8 @@ SUPERVISED_NAMES = {
 """Names of the supervised sets in the authors' configuration, and those that their loader expects in the data."""
 
 
-def _both_names(*names: str) -> dict[str, None]:
-    return dict.fromkeys([*names, *(SUPERVISED_NAMES[name] for name in names)])
+def _both_names(*names: str) -> tuple[str, ...]:
+    return (*names, *(SUPERVISED_NAMES[name] for name in names))
 
 
 SUPERVISED = _domains(
@@ -179,10 +156,10 @@ _BGE_CLUSTERING = (
 # fmt: on
 # as in the authors' configuration
 BGE = _domains(
-    search=(SEARCH, dict.fromkeys(_BGE_SEARCH)),
-    questions=((SEARCH[0], SEARCH[0]), {"quora": None}),
-    classification=(CLASSIFICATION, dict.fromkeys(_BGE_CLASSIFICATION)),
-    clustering=(CLUSTERING, dict.fromkeys(_BGE_CLUSTERING)),
+    search=(SEARCH, _BGE_SEARCH),
+    questions=((SEARCH[0], SEARCH[0]), ("quora",)),
+    classification=(CLASSIFICATION, _BGE_CLASSIFICATION),
+    clustering=(CLUSTERING, _BGE_CLUSTERING),
 )
 SOURCES: Mapping[str, HubSource] = MappingProxyType(
     {
