@@ -55,21 +55,15 @@ BLIND = CDE | fresh.CONTEXT_BLIND
 SMALL, LARGE = ({"cluster_size": get_size_at(CLUSTER_SIZES, index)} for index in (0, -1))
 FEW, MANY = ({"batch_size": get_size_at(BATCH_SIZES, index)} for index in (0, -1))
 # Claims on batch sizes compare sizes of at least 100, as in the paper.
-SMALLEST_BATCH_IN_RANGE = {
-    scale: next((size for size in each if size > 100), each[1]) for scale, each in BATCH_SIZES.items()
-}
-SMALLEST = {"batch_size": by_scale(SMALLEST_BATCH_IN_RANGE)}
-BATCH_SIZES_IN_RANGE = {
-    scale: tuple(size for size in BATCH_SIZES[scale] if size >= least)
-    for scale, least in SMALLEST_BATCH_IN_RANGE.items()
-}
-CONTEXTUAL_BATCH_SIZES = BATCH_SIZES | {"desk": (128, 256, 512)}
-CONTEXTUAL_BATCH_SIZES_IN_RANGE = BATCH_SIZES_IN_RANGE | {"desk": (128, 256, 512)}
+BATCH_SIZES_IN_RANGE = BATCH_SIZES | {"smoke": (16, 24), "lab": (128, 512)}
+SMALLEST = {"batch_size": get_size_at(BATCH_SIZES_IN_RANGE, 0)}
+CONTEXTUAL_AT_DESK = {"desk": (128, 256, 512)}
+CONTEXTUAL_BATCH_SIZES = BATCH_SIZES | CONTEXTUAL_AT_DESK
 GRID_SEEDS = {scale: fresh.GRID if scale == "desk" else seeds_at(scale) for scale in BATCH_SIZES}
 OF_GRID: dict[str, Any] = {"seed": by_scale(GRID_SEEDS)}
 """The runs of the grid, without those with small batches, which have other seeds."""
 IN_RANGE, CONTEXTUAL_IN_RANGE = (
-    {"batch_size": by_scale(sizes), **OF_GRID} for sizes in (BATCH_SIZES_IN_RANGE, CONTEXTUAL_BATCH_SIZES_IN_RANGE)
+    {"batch_size": by_scale(BATCH_SIZES_IN_RANGE | sizes), **OF_GRID} for sizes in ({}, CONTEXTUAL_AT_DESK)
 )
 ALL_CLUSTER_SIZES = {"cluster_size": by_scale(CLUSTER_SIZES), **OF_GRID}
 """The cluster sizes and seeds of every series."""
