@@ -62,9 +62,8 @@ CONTEXTUAL_BATCH_SIZES = BATCH_SIZES | CONTEXTUAL_AT_DESK
 GRID_SEEDS = {scale: fresh.GRID if scale == "desk" else seeds_at(scale) for scale in BATCH_SIZES}
 OF_GRID: dict[str, Any] = {"seed": by_scale(GRID_SEEDS)}
 """The runs of the grid, without those with small batches, which have other seeds."""
-IN_RANGE, CONTEXTUAL_IN_RANGE = (
-    {"batch_size": by_scale(BATCH_SIZES_IN_RANGE | sizes), **OF_GRID} for sizes in ({}, CONTEXTUAL_AT_DESK)
-)
+IN_RANGE = OF_GRID | {"batch_size": by_scale(BATCH_SIZES_IN_RANGE)}
+CONTEXTUAL_IN_RANGE = OF_GRID | {"batch_size": by_scale(BATCH_SIZES_IN_RANGE | CONTEXTUAL_AT_DESK)}
 ALL_CLUSTER_SIZES = {"cluster_size": by_scale(CLUSTER_SIZES), **OF_GRID}
 """The cluster sizes and seeds of every series."""
 FEWER: dict[str, Any] = {"cluster_size": by_scale(FEW_CLUSTER_SIZES)}
