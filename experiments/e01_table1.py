@@ -13,9 +13,10 @@ from experiments.shared import (
     LOSS_COLUMN,
     NDCG,
     NDCG_COLUMN,
+    get_scale_values,
     under,
 )
-from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
+from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, pick, term
 
 # Batch and cluster sizes per scale. The paper compares batches of 16384 with contextual batches of 512; at our own
 # scales every row gets the same batch size, so that a row differs from its neighbour in one thing.
@@ -55,7 +56,7 @@ SURROGATE = {"architecture": "surrogate"}
 WHITENED = {"measure": "whitening"}
 # Models with whitened vectors (ours), on seeds trained for other rows, but not examined, when the claims were stated.
 WHITENED_SEEDS: dict[str, tuple[int, ...]] = {"desk": (3, 4, 5, 6, 7), "lab": (1, 2, 3), "mini": (1, 2, 3, 4, 5)}
-WORDS = SURROGATE | {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
+WORDS = SURROGATE | get_scale_values(PLAIN_BATCH, "surrogate")
 """The surrogate of each scale, as a row of the table."""
 MINILM = {"architecture": "surrogate", "surrogate": "minilm"}
 MINILM_TOKENS = 256

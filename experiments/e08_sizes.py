@@ -9,7 +9,7 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import BATCHES, BOTH, get_contextual_sizes, seeds_at
 from experiments.fresh import CONTEXT_BLIND, MET_BY_BLIND, RESTATED, blind
-from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, NDCG, get_size_at
+from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, NDCG, get_scale_values, get_size_at
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, by_scale, grid, pick, term
 
 DEPTHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 3), "desk": (1, 2, 4), "lab": (1, 2, 4)}
@@ -67,20 +67,9 @@ def runs(scale: str) -> tuple[Run, ...]:
 CONTEXTS = {"test_contexts": base("desk").test_contexts}
 """What distinguishes the runs of both figures from those of the table."""
 BY_DEPTH: dict[str, Any] = BOTH | CONTEXTS | {"tokens_per_document": 1}
-BY_VECTORS: dict[str, Any] = (
-    BOTH
-    | CONTEXTS
-    | {
-        "num_first_stage_layers": by_scale({scale: base(scale).num_first_stage_layers for scale in DEPTHS}),
-        "num_contexts": by_scale(
-            {
-                scale: tuple(NUM_VECTORS[scale] // number for number in numbers)
-                for scale, numbers in PER_DOCUMENT.items()
-            }
-        ),
-        "seed": by_scale({scale: seeds_at(scale) for scale in DEPTHS}),
-    }
-)
+NUM_CONTEXTS = {scale: tuple(NUM_VECTORS[scale] // number for number in each) for scale, each in PER_DOCUMENT.items()}
+BY_VECTORS: dict[str, Any] = BOTH | CONTEXTS | get_scale_values(DEPTHS, "num_first_stage_layers")
+BY_VECTORS |= {"num_contexts": by_scale(NUM_CONTEXTS), "seed": by_scale({scale: seeds_at(scale) for scale in DEPTHS})}
 FIGURE_17 = Figure(
     name="figure17",
     title="Training accuracy by depth of the first stage",

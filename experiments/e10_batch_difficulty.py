@@ -4,6 +4,7 @@ from typing import Any
 
 from experiments.e04_batch_by_cluster import PAPER_CLUSTER_SIZES
 from experiments.fresh import FIRST, REPACKED, RESTATED, declare
+from experiments.shared import get_scale_values
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made within a whole source (§5), so they can be much larger than a fine domain.
@@ -26,9 +27,7 @@ COMPARED_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 2
 SEEDS = (0, 1, 2)
 MEASURED = {"measure": "batches", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
 MEASURED |= {"packing": "random"}
-ALL_PAIRS = MEASURED | {
-    "num_pairs": by_scale({scale: base(scale).num_pairs for scale in BATCH_SIZES})
-}  # as in training
+ALL_PAIRS = MEASURED | get_scale_values(BATCH_SIZES, "num_pairs")  # as in training
 DIFFICULTY = "batches/difficulty"
 LINES: dict[str, Any] = {
     "kind": "lines",

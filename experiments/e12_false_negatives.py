@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments import fresh
 from experiments.fresh import RESTATED, STATED, declare
-from experiments.shared import PAPERS
+from experiments.shared import PAPERS, get_scale_values
 from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, by_scale, grid, pick, term
 
 NEIGHBOURS = {"measure": "neighbours", "architecture": "none"}
@@ -45,9 +45,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 # As in training. The draws by size have other seeds or other numbers of pairs.
-TABLE_3_RUNS: dict[str, Any] = NEIGHBOURS | {
-    name: by_scale({scale: getattr(base(scale), name) for scale in CLUSTER}) for name in ("num_pairs", "surrogate")
-}
+TABLE_3_RUNS: dict[str, Any] = NEIGHBOURS | get_scale_values(CLUSTER, "num_pairs", "surrogate")
 NEIGHBOUR_TEXTS = Exhibit(
     name="table3",
     caption=(

@@ -5,12 +5,13 @@ from typing import Any
 from experiments.e01_table1 import ARCHITECTURE, BATCHES, BM25, BOTH, NEITHER, PLAIN_BATCH, SURROGATE
 from experiments.e01_table1 import runs as table1_runs
 from experiments.fresh import RESTATED, ROWS, STATED, TABLE1, declare
-from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, pick, term
+from experiments.shared import get_scale_values
+from repro.spec import Claim, Experiment, Figure, Row, Run, base, pick, term
 
 DIVERGENCE = {"measure": "divergence", "architecture": "none"}
 SCORED = {"measure": "retrieval"}
 ENCODER, ENCODER_SCALES = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on web text
-OWN_SURROGATE = {"surrogate": by_scale({scale: base(scale).surrogate for scale in PLAIN_BATCH})}
+OWN_SURROGATE = get_scale_values(PLAIN_BATCH, "surrogate")
 TRAINED = {"architecture": "biencoder", **SCORED}
 NDCG, DIVERGENCE_METRIC = "{suite}/*/ndcg_at_10", "{suite}/*/idf_divergence"
 NDCG_OUT_OF_CORPUS = "{suite}+wrong/*/ndcg_at_10"

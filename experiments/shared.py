@@ -1,9 +1,9 @@
 """Metrics, axes, thresholds and wordings that several experiments share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from repro.spec import ByScale, Column, by_scale
+from repro.spec import ByScale, Column, base, by_scale
 
 NDCG, LOSS, ACCURACY = "{suite}/mean/ndcg_at_10", "train/loss", "train/accuracy"
 
@@ -73,6 +73,11 @@ def under(context: str, metric: str = NDCG) -> str:
 def get_budget(num_steps: int) -> dict[str, int]:
     """Return the length of a training run, with a tenth of its steps as warm-up."""
     return {"num_steps": num_steps, "num_warmup_steps": max(1, num_steps // 10)}
+
+
+def get_scale_values(scales: Iterable[str], *names: str) -> dict[str, ByScale]:
+    """Return the value that each scale has in these fields, to select runs that do not change it."""
+    return {name: by_scale({scale: getattr(base(scale), name) for scale in scales}) for name in names}
 
 
 def get_size_at(sizes: Mapping[str, Sequence[Any]], index: int | None) -> ByScale:

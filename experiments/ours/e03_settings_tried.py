@@ -16,7 +16,16 @@ from experiments.e05_epochs import PRETRAINING
 from experiments.e06_hard_negatives import LENGTH
 from experiments.fresh import CONTEXT_BLIND, FIRST, MET_BY_BLIND, STATED, WIDTHS, declare
 from experiments.ours.e58_context_curve import ALL_PAIRS, BIENCODER, END, STEPS
-from experiments.shared import HALF_A_POINT, LOSS_COLUMN, NDCG, NDCG_COLUMN, WHAT_A_READER_NOTICES, get_budget, under
+from experiments.shared import (
+    HALF_A_POINT,
+    LOSS_COLUMN,
+    NDCG,
+    NDCG_COLUMN,
+    WHAT_A_READER_NOTICES,
+    get_budget,
+    get_scale_values,
+    under,
+)
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, by_scale, pick, term
 
 SCALES = ("smoke", "desk", "lab")
@@ -90,9 +99,7 @@ def make_second_phase_row(divisor: int, label: str) -> Row:
 # ---- 2. Designs: each differs from Table 1's contextual model in one field. Only the last changes the architecture.
 
 VARIED = ("num_contexts", "tokens_per_document", "first_stage_rate", "heads", "domain_column", "pooling")
-TABLE1: dict[str, Any] = BOTH | {
-    name: by_scale({scale: getattr(base(scale), name) for scale in SCALES}) for name in VARIED
-}
+TABLE1: dict[str, Any] = BOTH | get_scale_values(SCALES, *VARIED)
 DESIGNS: Settings = (
     ("as in Table 1", {}),
     (

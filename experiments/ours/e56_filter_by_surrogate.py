@@ -13,13 +13,13 @@ from typing import Any
 
 from experiments import e01_table1 as table1
 from experiments.fresh import MET_BY_BLIND, NDCG_OF_BLIND, blind
-from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG, NDCG_COLUMN, under
+from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG, NDCG_COLUMN, get_scale_values, under
 from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 VALIDATION = {"smoke": "planted-validation", "mini": "desk-validation"}
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (6, 7, 8)}
 ON_VALIDATION: dict[str, Any] = {"suite": by_scale(VALIDATION), "seed": 100}
-ON_TEST: dict[str, Any] = {"suite": by_scale({scale: base(scale).suite for scale in SEEDS}), "seed": by_scale(SEEDS)}
+ON_TEST: dict[str, Any] = get_scale_values(SEEDS, "suite") | {"seed": by_scale(SEEDS)}
 
 MINILM = "minilm"
 CLUSTERS: dict[str, Any] = table1.BATCHES | {"surrogate": base("mini").surrogate, "filter_model": None}
