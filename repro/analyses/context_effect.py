@@ -43,8 +43,7 @@ from repro.evaluate.collections import Collection
 from repro.evaluate.comparison import Gap, paired_gaps
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.headroom import read_word_scores
-from repro.evaluate.prefixes import OWN
-from repro.evaluate.suites import Encoder, Evaluation, get_path_name
+from repro.evaluate.suites import OWN, Encoder, Evaluation, get_path_name
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import count_test_contexts, reports_headroom
 from repro.seeds import make_rng

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any
@@ -23,17 +22,12 @@ data = typer.Typer(help="Show a corpus (`repro data show desk`), and import your
 def show(
     corpus: Annotated[str, typer.Argument(help="name of the corpus")] = "desk",
     samples: Annotated[int, typer.Option(min=0, help="number of sample rows per source")] = 2,
-    write_manifests: Annotated[
-        bool, typer.Option("--write-manifests", help="rewrite the committed manifests from the installed packages")
-    ] = False,
 ) -> None:
     """Build a corpus if it is missing, and print its counts and samples."""
     from repro.data.own.imported import find_imported
     from repro.pipeline.corpora import describe_corpus
     from repro.storage.paths import is_imported
 
-    if write_manifests:
-        return _rewrite_manifests(corpus)
     name = find_imported(corpus).corpus if is_imported(corpus) else corpus
     _show_corpora(describe_corpus(name, samples, progress=print_progress))
 
@@ -52,25 +46,6 @@ def _show_corpora(described: dict[str, Any]) -> None:
         print_line(f"\n{sample['source']}")
         for side in ("query", "document"):
             print_line(f"  {side:<10}{shorten(' '.join(sample[side].split()), MAX_SAMPLE_CHARACTERS)}")
-
-
-def _rewrite_manifests(corpus: str) -> None:
-    """Mine a corpus again and rewrite its manifests. Raises ValueError if the corpus is not mined."""
-    from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, write_manifests
-    from repro.data.mined.many import choose_packages
-    from repro.data.mined.mining import mine_added_sources, mine_all, mine_functions
-
-    mine: dict[str, Callable[[], None]] = {
-        "desk": lambda: write_manifests(mine_all()),
-        "functions": lambda: write_manifests([mine_functions()], FUNCTIONS_FOLDER),
-        "wide": lambda: write_manifests(mine_added_sources(), WIDE_FOLDER),
-        "packages-many": choose_packages,
-    }
-    if corpus not in mine:
-        raise ValueError(
-            f"corpus {corpus!r} has no manifests of its own to write: --write-manifests goes with {[*mine]}"
-        )
-    mine[corpus]()
 
 
 @data.command("import")

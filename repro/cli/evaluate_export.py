@@ -51,6 +51,9 @@ def evaluate(
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="compare with BM25 (default: up to 200 000 documents)")
     ] = None,
+    language: Annotated[
+        str, typer.Option(help="language that BM25 stems, as german, or none (default: stored at import, or detected)")
+    ] = "",
     whiten: Annotated[
         list[str] | None,
         typer.Option(help="also score vectors whitened by this corpus: own or wrong, repeatable"),
@@ -82,6 +85,7 @@ def evaluate(
         revision=revision,
         device=device,
         bm25=bm25,
+        language=language,
         compare_with=second,
         wrong_from=wrong_from,
         whiten=tuple(dict.fromkeys(whiten or ())),

@@ -473,10 +473,12 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     for index, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")
         is_header = parts[0].lower().replace("_", "-") == QRELS_HEADER[0] and not parts[-1][-1:].isdigit()
-        if index == 0 and is_header:
-            continue
         try:
             query_id, document_id, grade = parts
+            if index == 0 and is_header:
+                if not document_id.lower().endswith("id"):
+                    raise ValueError(f"the second column is {shorten(repr(document_id))}")
+                continue
             yield number, (query_id, document_id, parse_grade(grade))
         except ValueError as error:
             raise ValueError(

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,55 +20,30 @@ from repro.data.paper.local_copies import compute_version, resolve_sources
 from repro.spec import MTEB_SUITES
 from repro.storage.paths import is_imported
 from repro.storage.platform_info import count_usable_cores
-from repro.storage.stages import WHOLE, Part, Sharding
+from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 
-@dataclass(frozen=True)
-class ExternalCorpus:
-    """A corpus with local files.
-
-    Attributes:
-        make: Writes training pairs and suites to a folder.
-        origin: A digest of everything that decides the content.
-        suites: Names of its suites.
-        sharding: Writes a part of its files and joins the parts, or None.
-    """
-
-    make: Callable[[Path], None]
-    origin: str
-    suites: tuple[str, ...]
-    sharding: Sharding | None = None
-
-
-def find_external_corpus(name: str) -> ExternalCorpus | None:
-    """Return a corpus by name, or None if it is unknown.
+def find_external_stage(name: str) -> Stage | None:
+    """Return the stage of a corpus. Returns None if the name is unknown.
 
     Raises:
         ValueError: if it is known but its files are missing. The message explains how to get them.
     """
+    make: Callable[[Path], None]
+    sharding = None
     if is_imported(name):
         corpus = find_imported(name)
-        return ExternalCorpus(
-            make=make_builder(corpus),
-            origin=corpus.origin,
-            suites=(corpus.name,),
-        )
-    if name in SOURCES:
+        origin, make = corpus.origin, make_builder(corpus)
+    elif name in SOURCES:
         get_local_copy(name)
-        return ExternalCorpus(
-            make=lambda path: _write_source(name, path),
-            origin=_compute_origin(name),
-            suites=(),
-            sharding=Sharding(lambda folder, part: _write_source_part(name, folder, part), _join_source),
-        )
-    if name in SUITES:
+        origin, make = _compute_origin(name), partial(_write_source, name)
+        sharding = Sharding(partial(_write_source_part, name), _join_source)
+    elif name in SUITES:
         check_suite(name)
-        return ExternalCorpus(
-            make=lambda folder: make_suite(name, folder / "suites" / name),
-            origin=_compute_origin(name),
-            suites=(name,),
-        )
-    return None
+        origin, make = _compute_origin(name), lambda folder: make_suite(name, folder / "suites" / name)
+    else:
+        return None
+    return Stage("corpus", {"corpus": name, "made_from": origin}, make, sharding=sharding)
 
 
 def find_corpus_of_suite(suite: str) -> str | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from repro.data.beir import Retrieval, load_beir, load_suite
-from repro.data.pairs import Pairs, Row
+from repro.data.beir import Retrieval
+from repro.data.pairs import Row
 from repro.data.wording import identify_text, keep_words
 
 ROWS_PER_BLOCK = 8_192
@@ -31,13 +30,7 @@ class EvaluatedTexts:
 
     def contains_text(self, row: Row) -> bool:
         """Return whether the row's document or query is an evaluated document or query."""
-        return bool(self) and (keep_words(row.document) in self or keep_words(row.query) in self)
-
-    def __bool__(self) -> bool:
-        return bool(self._texts)
-
-    def __contains__(self, normalised: str) -> bool:
-        return normalised in self._texts
+        return keep_words(row.document) in self._texts or keep_words(row.query) in self._texts
 
 
 def drop_evaluated_rows(
@@ -80,7 +73,7 @@ def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
     seen, iterator = SeenKeys(), iter(rows)
     while block := list(itertools.islice(iterator, ROWS_PER_BLOCK)):
-        keys = compute_pair_keys([keep_words(row.query) for row in block], [keep_words(row.document) for row in block])
+        keys = _hash(f"{keep_words(row.query)}\n{keep_words(row.document)}" for row in block)
         for row, is_first in zip(block, seen.add(keys).tolist(), strict=True):
             removed["repeated_pair"] += not is_first
             if is_first:
@@ -89,16 +82,11 @@ def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[
 
 def hash_texts(texts: Iterable[str]) -> np.ndarray:
     """Return a 64-bit hash of the identity of each text, uint64 (N,). It is the same in every process."""
-    digests = [hashlib.blake2b(identify_text(text).encode(), digest_size=8).digest() for text in texts]
-    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+    return _hash(map(identify_text, texts))
 
 
-def compute_pair_keys(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
-    """Return a 64-bit hash of each normalised pair, uint64 (N,). It is the same in every process."""
-    digests = [
-        hashlib.blake2b(f"{query}\n{document}".encode(), digest_size=8).digest()
-        for query, document in zip(queries, documents, strict=True)
-    ]
+def _hash(texts: Iterable[str]) -> np.ndarray:
+    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
 
 
@@ -130,20 +118,3 @@ class SeenKeys:
             merged.sort(kind="stable")
             self._runs.append(merged)
         return is_first_n
-
-
-def find_overlap(train: Pairs, suites: Sequence[Path]) -> list[str]:
-    """Return the normalised texts of `train` that are documents or queries of the suites in these folders, sorted."""
-    evaluated = EvaluatedTexts(load_beir(dataset.path) for suite in suites for dataset in load_suite(suite).datasets)
-    trained: set[str] = set()
-    for block in itertools.chain(train.blocks("query"), train.blocks("document")):
-        trained.update(text for text in map(keep_words, block) if text in evaluated)
-    return sorted(trained)
-
-
-def check_no_overlap(train: Pairs, suites: Sequence[Path]) -> None:
-    """Raise ValueError with the first texts if an evaluated text is in the training pairs."""
-    if overlap := find_overlap(train, suites):
-        raise ValueError(
-            f"{len(overlap)} evaluated texts are in the training pairs, first {overlap[:3]}: build the corpus again"
-        )

@@ -55,11 +55,13 @@ def get_format(path: Path) -> str:
 def list_pair_files(source: Path) -> list[Path]:
     """Return the files of pairs at or in `source`, sorted by name: it, a saved dataset, or the files of a folder.
 
-    If some files are named after splits and one is `train`, only that split is read.
+    Files of a folder that are named after other splits than `train` are never read. Raises ValueError if there are no
+    others.
     """
     if not source.is_dir() or get_format(source):
         return [source]
-    paths = list(filter(get_format, list_entries(source)))
-    splits = {path: match[1].lower() for path in paths if (match := SPLIT_NAME.match(path.name))}
-    has_train = "train" in splits.values()
-    return [path for path in paths if not has_train or splits.get(path, "train") == "train"]
+    found = list(filter(get_format, list_entries(source)))
+    paths = [path for path in found if (match := SPLIT_NAME.match(path.name)) is None or match[1].lower() == "train"]
+    if found and not paths:
+        raise ValueError(f"{source} has only files of other splits than train: {[path.name for path in found]}")
+    return paths

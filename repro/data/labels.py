@@ -6,6 +6,7 @@
 
 Only labels that can mean one thing are read without being asked for: names such as "yes" and "irrelevant", 0 and 1,
 -1 and 1, grades from 0 to 3, and similarities from 0 to 1 or to 5. Votes, distances, ranks, logits and classes are refused.
+So are files whose labels have different rules.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import groupby, islice
 from pathlib import Path
@@ -44,7 +45,7 @@ NEGATIVE = frozenset(
 VOTES = frozenset(("score", "rating"))
 """Columns that often hold votes or stars. Their whole numbers are refused unless they are 0 and 1, or -1 and 1."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-MAX_ROWS_PER_QUERY, MAX_NEGATIVES, MAX_NAMES = 4_096, 100, 1_000
+MAX_ROWS_PER_QUERY, MAX_NEGATIVES = 4_096, 100
 
 
 @dataclass
@@ -67,20 +68,18 @@ class Labels:
     threshold: float | frozenset[str] = math.nan
     lower_is_better: bool = False
 
-    def note(self, label: float | str) -> None:
-        """Count a label."""
-        if isinstance(label, float):
-            self.numbers.append(label)
-        elif label in self.names or len(self.names) < MAX_NAMES:
-            self.names[label] += 1
-
-    def accepts(self, label: float | str) -> bool:
+    def accepts(self, label: float | str | None) -> bool:
         """Return whether a label is that of a pair."""
         if isinstance(self.threshold, frozenset):
             return label in self.threshold
-        if isinstance(label, str):
+        if not isinstance(label, float):
             return False
         return label <= self.threshold if self.lower_is_better else label >= self.threshold
+
+    def refuses(self, label: float | str | None) -> bool:
+        """Return whether a label is that of a negative. A name is none under a number, as "unsure" among grades."""
+        is_comparable = isinstance(label, str if isinstance(self.threshold, frozenset) else float)
+        return is_comparable and not self.accepts(label)
 
     def count_pairs(self) -> int:
         """Return the number of labels that are those of pairs."""
@@ -111,13 +110,16 @@ def parse_label(value: Any) -> float | str | None:
     # Only NaN differs from itself.
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
         return None
-    if isinstance(value, str):
-        text = value.strip()
-        # Python's float would also accept "1_0", "１" and "nan".
-        return float(text) if NUMBER.fullmatch(text) else text.casefold()
-    if not isinstance(value, int | float | Decimal) or math.isinf(value):
+    # Python's float would also accept "1_0", "１" and "nan".
+    if isinstance(value, str) and not NUMBER.fullmatch(value.strip()):
+        return value.strip().casefold()
+    try:
+        label = float(value) if isinstance(value, str | int | float | Decimal) else math.inf
+    except OverflowError:
+        label = math.inf
+    if math.isinf(label):
         raise ValueError(f"the label is {shorten(repr(value))}, expected a number or a name")
-    return float(value)
+    return label
 
 
 def read_labels(files: Sequence[Path], columns: Columns) -> Labels | None:
@@ -127,39 +129,58 @@ def read_labels(files: Sequence[Path], columns: Columns) -> Labels | None:
         ValueError: if the labels can mean several things and no threshold is given, or if it fits no label.
     """
     labels = Labels(lower_is_better=columns.lower_is_better)
-    for path in () if columns.no_labels else files:
-        _count_labels(path, columns, labels)
+    by_file = {} if columns.no_labels else {path: _count_labels(path, columns) for path in files}
+    for path, found in by_file.items():
+        if found.columns:
+            labels.files.add(path)
+            labels.columns |= found.columns
+            labels.numbers += found.numbers
+            labels.names += found.names
     if not labels.files:
         if columns.threshold or columns.lower_is_better:
             raise ValueError(f"--threshold: {files[0]} has no labels: name their column with --label")
         return None
     if columns.threshold:
         labels.threshold = _parse_threshold(columns.threshold, labels)
-    elif (threshold := _find_threshold(labels, is_named="label" in columns.names)) is None or columns.lower_is_better:
+        return labels
+    rules = [_find_threshold(each, is_named="label" in columns.names) for each in (labels, *by_file.values())]
+    if rules[0] is None or columns.lower_is_better:
         raise ValueError(f"{files[0]}: {_ask(labels)}")
-    else:
-        labels.threshold = threshold
+    labels.threshold = rules[0]
+    # A file of another scale would have other pairs by its own rule.
+    for rule, found in zip(rules[1:], by_file.values(), strict=True):
+        own = replace(labels, threshold=labels.threshold if rule is None else rule)
+        distinct: set[float | str] = {*found.numbers, *found.names}
+        if any(own.accepts(label) != labels.accepts(label) for label in distinct):
+            raise ValueError(f"{files[0]}: the files have labels of different scales: {_ask(labels)}")
     return labels
 
 
-def _count_labels(path: Path, columns: Columns, labels: Labels) -> None:
+def _count_labels(path: Path, columns: Columns) -> Labels:
+    """Return the labels of a file. They have no columns if it has none."""
     used: UsedColumns = {}
+    labels = Labels()
     for row in read_foreign_rows(path, columns, used):
         # All rows have the same columns, except in jsonl.
         if "label" not in used and get_format(path) != ".jsonl":
-            return
+            break
         try:
             label = None if row.is_further else parse_label(row.label)
         except ValueError as error:
             raise ValueError(f"{path}, {row.line}: {error}") from error
-        if label is not None:
-            labels.files.add(path)
-            labels.note(label)
-    labels.columns.update(used.get("label", ()))
+        if isinstance(label, float):
+            labels.numbers.append(label)
+        elif label is not None:
+            labels.names[label] += 1
+    if labels.numbers or labels.names:
+        labels.columns.update(used["label"])
+    return labels
 
 
 def _find_threshold(labels: Labels, *, is_named: bool) -> float | frozenset[str] | None:
     """Return the rule for labels that can mean one thing only, otherwise None."""
+    if not labels.columns:
+        return None
     if labels.names:
         known = {name: re.sub(r"[^a-z]+", "_", name) for name in labels.names}
         if labels.numbers or not {*known.values()} <= POSITIVE | NEGATIVE:
@@ -171,7 +192,7 @@ def _find_threshold(labels: Labels, *, is_named: bool) -> float | frozenset[str]
     low, high = values[0], values[-1]
     if np.all(values == np.floor(values)):
         # judgements, as in trec_eval, or similarities as in STS
-        threshold = {2.0: 1.0, 3.0: 1.0, 5.0: 2.5}.get(high)
+        threshold = {3.0: 1.0, 5.0: 2.5}.get(high)
         may_be_votes = not is_named and bool({name.strip().casefold() for name in labels.columns} & VOTES)
         return threshold if low == 0 and not may_be_votes else None
     if low >= 0 and (high <= 1 or high == 5):
@@ -222,12 +243,12 @@ def _apply_rule(rows: list[ForeignRow], labels: Labels) -> Iterator[ForeignRow]:
         yield from rows
         return
     found = [parse_label(row.label) for row in rows]
-    is_pair = [label is not None and labels.accepts(label) for label in found]
+    is_pair = [labels.accepts(label) for label in found]
     positives = {row.document for row, accepted in zip(rows, is_pair, strict=True) if accepted}
     low = dict.fromkeys(
         row.document
-        for row, label, accepted in zip(rows, found, is_pair, strict=True)
-        if label is not None and not accepted and row.document and row.document not in positives
+        for row, label in zip(rows, found, strict=True)
+        if labels.refuses(label) and row.document and row.document not in positives
     )
     negatives = [*low][:MAX_NEGATIVES]
     for row, accepted in zip(rows, is_pair, strict=True):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,6 @@ def open_decompressed(path: Path) -> io.BufferedReader:
     return io.BufferedReader(pa.input_stream(str(path), compression="detect"))
 
 
-def convert_hint(path: Path) -> str:
-    """Return the command that converts a file to UTF-8."""
-    with path.open("rb") as file:
-        encoding = "UTF-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "CP1252"
-    name, converted = shlex.quote(path.name), shlex.quote(f"utf8-{path.name}")
-    return f"convert it, for example: iconv -f {encoding} -t UTF-8 {name} > {converted}"
-
-
 def iter_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line that is not blank. Raises ValueError if one is not UTF-8."""
     number = 0
@@ -40,10 +30,8 @@ def iter_lines(path: Path) -> Iterator[tuple[int, str]]:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
                 if text:
                     yield number, text
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {number}: not UTF-8 at byte {error.start}; {convert_hint(path)}") from error
-    except OSError as error:
-        raise ValueError(f"{path} is damaged after line {number} ({error}): copy it again") from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise ValueError(f"{path}, line {number}: damaged or not UTF-8 ({error})") from error
 
 
 def list_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import Chosen, Columns
 from repro.data.folders import FORMATS, get_format, list_entries
-from repro.data.lines import convert_hint, list_json_rows, open_decompressed
+from repro.data.lines import list_json_rows, open_decompressed
 from repro.text import shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_READ = 8_192
+MAX_EXACT_FLOAT = 2**53
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
+
+WRITTEN_LIST = re.compile(r"""\[\s*(["']).*\1\s*\]""", re.DOTALL)
+"""A list of texts as csv files of pandas contain it. Read as one text, it would be a useless negative."""
 
 
 class ForeignRow(NamedTuple):
@@ -154,7 +158,7 @@ def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 unquoted = re.sub(r'"[^"]*"', "", first)
                 delimiter = ";" if ";" in unquoted and "," not in unquoted else ","
                 # strict: otherwise an unbalanced quote would silently join many rows to one
-                reader = csv.reader(_chain_line(first, file), delimiter=delimiter, strict=True)
+                reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
                 header = next(reader, [])
             if len({*header}) < len(header):
                 raise ValueError(f"a column of {shorten(header)} occurs twice: rename or remove one")
@@ -164,20 +168,8 @@ def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                     raise ValueError(f"{len(cells)} cells, the header has {len(header)}")
                 if cells:
                     yield line, dict(zip(header, cells, strict=True))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, after line {line}: not UTF-8; {convert_hint(path)}") from error
-    except OSError as error:
-        raise ValueError(f"{path} is damaged ({error}): copy it again") from error
-    except csv.Error as error:
-        hint = "quotes within quotes are doubled in a csv, not escaped by a backslash"
-        raise ValueError(f"{path}, after line {line}: malformed ({error}); {hint}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}, line {line}: {error}") from error
-
-
-def _chain_line(first: str, file: Iterable[str]) -> Iterator[str]:
-    yield first
-    yield from file
+    except (csv.Error, OSError, ValueError) as error:
+        raise ValueError(f"{path}, at or after line {line}: {error}") from error
 
 
 def _iter_arrow_rows(path: Path, select: Select | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -191,11 +183,14 @@ def _iter_arrow_rows(path: Path, select: Select | None) -> Iterator[tuple[str, d
         classes = _find_classes(schema)
         number = 0
         for batch in batches:
+            # damaged offsets would be read as other text, or end the process
+            batch.validate(full=True)
             values = {name: _name_classes(texts, classes.get(name)) for name, texts in batch.to_pydict().items()}
             for row in zip(*values.values(), strict=True):
                 number += 1
                 yield f"row {number}", dict(zip(values, row, strict=True))
-    except (pa.ArrowException, OSError, ValueError) as error:
+    # `datasets` raises the last three for damaged metadata
+    except (pa.ArrowException, OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -232,6 +227,8 @@ def _name_classes(values: list[Any], names: Sequence[str] | None) -> list[Any]:
     """Replace numbers of classes by their names. `datasets` stores -1 if a row has no class."""
     if names is None:
         return values
+    if invalid := [value for value in values if value is not None and not -1 <= value < len(names)]:
+        raise ValueError(f"a class has the number {invalid[0]}, and there are {len(names)} names of classes")
     return [None if value is None or value < 0 else names[value] for value in values]
 
 
@@ -261,6 +258,10 @@ def _make_pairs(row: Mapping[str, Any], chosen: Chosen, path: Path, line: str) -
             "row for each pair"
         )
     negatives = tuple(text for name in chosen.get("negatives", ()) for text in _to_texts(row[name]))
+    if get_format(path) in (".csv", ".tsv") and (lists := [text for text in negatives if WRITTEN_LIST.fullmatch(text)]):
+        raise ValueError(
+            f"the negatives are a list written as text, which jsonl and parquet can hold: {shorten(lists[0])}"
+        )
     domain = get_domain_name(row[chosen["domain"][0]]) if "domain" in chosen else ""
     label = row[chosen["label"][0]] if "label" in chosen else None
     is_further = False
@@ -283,7 +284,9 @@ def get_domain_name(value: Any) -> str:
         text = unicodedata.normalize("NFC", " ".join(value.split()))
         return WHOLE_NUMBER.sub(r"\1", text)
     # bool is a subclass of int, and a domain "True" is a mistake.
-    if isinstance(value, bool) or not isinstance(value, int | float) or value in (math.inf, -math.inf):
+    # A float of this size has lost the last digits of a whole number, so two domains could become one.
+    is_exact = isinstance(value, int) or (isinstance(value, float) and abs(value) < MAX_EXACT_FLOAT)
+    if isinstance(value, bool) or not is_exact:
         raise ValueError(f"the domain is {shorten(repr(value))}, expected a text or a number")
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,17 @@ import numpy as np
 
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
-from repro.evaluate.retrieval import MEASURES
 from repro.storage.digests import hash_file, hash_json
 from repro.storage.memo import Memo
 
-RECIPE = 3
+RECIPE = 4
 """Version of the search and its measures. Raise it if the same system would get other scores.
 
 3: vectors of half-precision models of sentence-transformers are normalised in float32.
+4: a stored result always has its line about ties.
 """
 FOLDER = "kept"
 """Name of the cache in the folder of a run, which exists until the run has a record."""
-TEXTS_PER_CHUNK = 65_536
 KEY_LENGTH = 12
 
 
@@ -86,66 +85,32 @@ class ResultCache:
         """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
         # The file name contains the digest of everything that decides the result, so it serves as the key.
         stored = Memo(path, path.stem).read() if run.is_file() else None
-        try:
-            if stored is None or stored["run_sha256"] != hash_file(run):
-                return None
-            if set(stored["values"]) != set(MEASURES):
-                # from a version with other measures
-                return None
-            measures = stored["values"].values()
-            lengths = {len(measure) for measure in measures}
-            if len(lengths) != 1 or not all(map(are_shares, measures)):
-                return None
-            return CachedResult(_to_arrays(stored["values"]), stored["provenance"], stored.get("ties", ""))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            # damaged or from another program: compute it again
+        if stored is None or stored["run_sha256"] != hash_file(run):
             return None
+        values = {name: np.array(values, dtype=np.float32) for name, values in stored["values"].items()}
+        return CachedResult(values, stored["provenance"], stored["ties"])
 
     def write(self, path: Path, run: Path, result: CachedResult) -> None:
         """Store a result right after its TREC run was written."""
         content = {
-            "values": _to_lists(result.values),
+            "values": {name: values.tolist() for name, values in result.values.items()},
             "provenance": dict(result.provenance),
             "run_sha256": hash_file(run),
+            "ties": result.ties,
         }
-        if result.ties:
-            content["ties"] = result.ties
         Memo(path, path.stem).write(content)
-
-
-def are_shares(values: Iterable[Any]) -> bool:
-    """Return whether all values are numbers from 0 to 1, as every measure of a query is. NaN is not.
-
-    A margin of 1e-6 allows for float32 rounding.
-    """
-    return all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) and -1e-6 <= value <= 1 + 1e-6
-        for value in values
-    )
-
-
-def _to_lists(arrays: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
-    return {name: [float(value) for value in array] for name, array in arrays.items()}
-
-
-def _to_arrays(lists: Mapping[str, list[float]]) -> dict[str, np.ndarray]:
-    return {name: np.array(values, dtype=np.float32) for name, values in lists.items()}
 
 
 def compute_content_digest(retrieval: Retrieval) -> str:
     """Return sixteen hex digits of a collection's name, ids, texts and judgements."""
     digest = hashlib.sha256(retrieval.name.encode())
-    # As JSON, because joined strings would not show where one text ends.
+    # As lists in JSON, because joined strings would not show where one text ends. Text by text, because one string of
+    # millions of texts would take gigabytes.
     for texts in (retrieval.document_ids, retrieval.documents, retrieval.query_ids, retrieval.queries):
-        for part in _iter_json(texts):
-            digest.update(part.encode())
+        digest.update(b"[")
+        for number, text in enumerate(texts):
+            digest.update(f"{', ' if number else ''}{json.dumps(text)}".encode())
+        digest.update(b"]")
     judgements = {query: dict(grades) for query, grades in retrieval.judgements.items()}
     digest.update(json.dumps(judgements, sort_keys=True).encode())
     return digest.hexdigest()[:16]
-
-
-def _iter_json(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the output of `json.dumps` in parts. For millions of texts one string would take gigabytes."""
-    for start in range(0, max(1, len(texts)), TEXTS_PER_CHUNK):
-        yield (", " if start else "[") + json.dumps(texts[start : start + TEXTS_PER_CHUNK])[1:-1]
-    yield "]"

@@ -23,6 +23,7 @@ import Stemmer
 from scipy.sparse import csr_array
 
 from repro.data.beir import Retrieval
+from repro.data.own.languages import load_stop_words
 from repro.evaluate.terms import NO_STEMMER, check_language, import_bm25s, tokenize_terms
 from repro.storage.arrays import iter_blocks
 from repro.storage.files import atomic_file
@@ -59,7 +60,7 @@ BM25_PARAMETERS: dict[str, Any] = {
 UNICODE, ENGLISH = "unicode", "english"
 BM25_TOKENIZERS: dict[str, dict[str, Any]] = {
     ENGLISH: {},
-    UNICODE: {"tokenizer": "words with marks, characters, symbols (NFKC, case folded)", "stop_words": None},
+    UNICODE: {"tokenizer": "words with marks, characters, symbols (NFKC, case folded)"},
 }
 """Changes of each tokenizer to the parameters. "english" drops words of one letter and everything except words."""
 
@@ -282,8 +283,11 @@ def bm25_parameters(tokenizer: str, language: str = "english") -> dict[str, Any]
     check_language(language)
     if tokenizer == ENGLISH and language != ENGLISH:
         raise ValueError(f"tokenizer={tokenizer!r} stems English, but language={language!r}; choose {UNICODE!r}")
-    stemmer = {"stemmer": None if language == NO_STEMMER else f"{language} (Snowball)"}
-    return BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer] | stemmer
+    stemmer = None if language == NO_STEMMER else f"{language} (Snowball)"
+    parameters = BM25_PARAMETERS | BM25_TOKENIZERS[tokenizer] | {"stemmer": stemmer}
+    if tokenizer == UNICODE:
+        parameters["stop_words"] = f"{language}, in queries" if load_stop_words(language) else None
+    return parameters
 
 
 def search_bm25(
@@ -311,7 +315,7 @@ def search_bm25(
     index = import_bm25s().BM25(**{name: BM25_PARAMETERS[name] for name in ("k1", "b", "method")})
     parameters = {**bm25_parameters(tokenizer, language), "bm25s": version("bm25s")}
     document_tokens = _tokenize_for_bm25([retrieval.documents[row] for row in order], tokenizer, language)
-    query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer, language)
+    query_tokens = _tokenize_for_bm25(list(retrieval.queries), tokenizer, language, drops_stop_words=True)
     # bm25s cannot index a collection without any term
     if any(document_tokens.ids):
         index.index(document_tokens, show_progress=False)
@@ -340,19 +344,15 @@ def search_bm25(
     return run, parameters
 
 
-def _tokenize_for_bm25(texts: list[str], tokenizer: str, language: str) -> Any:
+def _tokenize_for_bm25(texts: list[str], tokenizer: str, language: str, *, drops_stop_words: bool = False) -> Any:
     if tokenizer == UNICODE:
-        return tokenize_terms(texts, language)
+        return tokenize_terms(texts, language, drops_stop_words=drops_stop_words)
     stemmer = Stemmer.Stemmer("english")
     return import_bm25s().tokenize(texts, stopwords=BM25_PARAMETERS["stop_words"], stemmer=stemmer, show_progress=False)
 
 
 def write_run(path: Path, run: Hits, *, tag: str) -> None:
     """Write a gzipped TREC run file atomically. Equal runs give equal bytes."""
-    ids = {tag, *run, *(document_id for hits in run.values() for document_id in hits)}
-    invalid = sorted(id_ for id_ in ids if len(id_.split()) != 1)
-    if invalid:
-        raise ValueError(f"{path.name}: a TREC run cannot hold an empty id or one with a space: {invalid[0]!r}")
     lines = [
         f"{query_id} Q0 {document_id} {rank} {float(value)!r} {tag}\n"
         for query_id, hits in run.items()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from repro.evaluate.adaptation import (
 )
 from repro.evaluate.collections import Collection, Encoder, apply_hit_quirks, describe_datasets, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
-from repro.evaluate.prefixes import OWN, list_rotated_views, list_views, parse_view, take_prefix
+from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, search_bm25, write_run
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from repro.model.encoding import TextEncoder
 
 TOP_K = 100
+OWN = "own"
+MAX_SEARCHED_SHARE = 0.5
+"""Largest share of searched documents among the documents of a wrong corpus."""
 FULL, RERANKED = "full search", "reranking of a first stage"
 
 
@@ -52,6 +55,18 @@ class ReportingEncoder(Encoder, Protocol):
     def device(self) -> torch.device:
         """The device of its weights."""
         ...
+
+
+class View(NamedTuple):
+    """One way to score the vectors of a collection.
+
+    They are embedded under a context. Then they may be rotated, cut to a width, or whitened by a corpus.
+    """
+
+    context: str = OWN
+    width: int | None = None
+    is_rotated: bool = False
+    whitened_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +89,17 @@ class Setting:
     shrinkage: float = DEFAULT_SHRINKAGE  # of the whitening
 
     @property
-    def views(self) -> list[str]:
-        """All views: each context followed by its widths ("own", "width16", "wrong", "wrong-width16", "svd16")."""
-        rotated = [] if self.directions_WW is None else list_rotated_views(self.widths)
+    def views(self) -> dict[str, View]:
+        """All views by name: each context followed by its widths ("own", "width16", "wrong", "wrong-width16", "svd16")."""
         # Whitened views come first, because they share the vectors of "own".
-        whitened = [make_whitened_view(source) for source in self.whitened]
-        return whitened + list_views(self.contexts, self.widths) + rotated
+        views = {make_whitened_view(source): View(whitened_by=source) for source in self.whitened}
+        widths = sorted({*self.widths})
+        for context in self.contexts:
+            prefix = "" if context == OWN else f"{context}-"
+            views |= {context: View(context)} | {f"{prefix}width{width}": View(context, width) for width in widths}
+        if self.directions_WW is not None:
+            views |= {f"svd{width}": View(OWN, width, is_rotated=True) for width in widths}
+        return views
 
     def __post_init__(self) -> None:
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
@@ -143,11 +163,15 @@ def evaluate_setting(
     """Score an encoder on a suite under each context and width. `collections` are loaded if they are not given."""
     if collections is None:
         collections = read_collections(suite)
-    needs_wrong = "wrong" in (*setting.contexts, *setting.whitened) and not setting.wrong_from
+    wrong = {}
     # A suite with one dataset has no other one, so this is computed only on demand.
-    others = wrong_corpora(suite.datasets) if needs_wrong else {}
-    system = ModelSystem(encoder, setting, collections, others)
-    evaluation, results = _score_all(suite, collections, setting.views, system, outputs or EvaluationOutputs())
+    if "wrong" in (*setting.contexts, *setting.whitened):
+        wrong = dict(setting.wrong_from) or {
+            name: collections[other].retrieval for name, other in wrong_corpora(suite.datasets).items()
+        }
+        _check_wrong_corpora(collections, wrong)
+    system = ModelSystem(encoder, setting, wrong)
+    evaluation, results = _score_all(suite, collections, [*setting.views], system, outputs or EvaluationOutputs())
     protocol = FULL if setting.candidates is None else RERANKED
     contexts = [
         {"dataset": dataset, **result.provenance}
@@ -162,6 +186,18 @@ def evaluate_setting(
             if "whitening" in result.provenance
         ]
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
+
+
+def _check_wrong_corpora(collections: Mapping[str, Collection], wrong: Mapping[str, Retrieval]) -> None:
+    """Raise ValueError if most documents of a wrong corpus are searched, which would make it the right one."""
+    for name, corpus in wrong.items():
+        documents = {*corpus.documents}
+        num_searched = len(documents.intersection(collections[name].retrieval.documents))
+        if num_searched > MAX_SEARCHED_SHARE * len(documents):
+            raise ValueError(
+                f"{num_searched} of {len(documents)} documents of {corpus.name}, the wrong corpus, are documents of "
+                f"{name}, which is searched: name another one"
+            )
 
 
 def evaluate_bm25(
@@ -198,45 +234,37 @@ class ModelSystem(System):
 
     encoder: Encoder
     setting: Setting
-    collections: Mapping[str, Collection]
-    others: Mapping[str, str]  # the wrong corpus of each dataset
+    wrong: Mapping[str, Retrieval]  # the wrong corpus of each dataset, empty if no view needs one
     _tokens: tuple[str, dict[str, Any]] = ("", {})
-    # the last vectors, with their key: collection, context, whether they are rotated
-    _last_vectors: tuple[tuple[str, str, bool], Any] = (("", "", False), None)
+    # the last vectors, with their collection and context
+    _last_vectors: tuple[tuple[str, str], Any] = (("", ""), None)
 
     def source(self, collection: Collection, kind: str) -> Retrieval | None:
         """Return the source corpus of a context."""
-        whitening_source = self._find_whitening_source(kind)
-        source = whitening_source or parse_view(kind)[0]
-        if source == "null" or (whitening_source is None and not self.setting.num_contexts):
+        view = self.setting.views[kind]
+        source = view.whitened_by or view.context
+        if source == "null" or (view.whitened_by is None and not self.setting.num_contexts):
             return None
         if source == "random":
             return self.setting.pool
-        if source != "wrong":
-            return collection.retrieval
-        if self.setting.wrong_from:
-            return self.setting.wrong_from[collection.retrieval.name]
-        return self.collections[self.others[collection.retrieval.name]].retrieval
-
-    def _find_whitening_source(self, view: str) -> str | None:
-        """Return the corpus that a view is whitened by, or None if it is not whitened."""
-        return next((source for source in self.setting.whitened if make_whitened_view(source) == view), None)
+        return self.wrong[collection.retrieval.name] if source == "wrong" else collection.retrieval
 
     def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
         """Return the run under one context at one width, and the provenance of the context."""
         retrieval, setting = collection.retrieval, self.setting
-        source = self._find_whitening_source(kind)
-        context, width, is_rotated = parse_view(kind) if source is None else (OWN, None, False)
-        queries, documents, provenance = self._get_vectors(collection, context, is_rotated=is_rotated)
-        if source is not None:
-            whiten, details = self._fit_whitening(collection, source, documents)
+        view = setting.views[kind]
+        queries, documents, provenance = self._get_vectors(collection, view.context)
+        if view.is_rotated:
+            queries, documents = queries @ setting.directions_WW, documents @ setting.directions_WW
+        if view.whitened_by is not None:
+            whiten, details = self._fit_whitening(collection, view.whitened_by, documents)
             provenance = provenance | {"whitening": details}
             # Queries are whitened by the statistics of the documents. Statistics of test queries would leak the test
             # set.
             queries, documents = whiten(queries), whiten(documents)
-        if width is not None:
-            queries = take_prefix(queries, width)
-            documents = take_prefix(documents, width)
+        if view.width is not None:
+            queries = take_prefix(queries, view.width)
+            documents = take_prefix(documents, view.width)
         candidates = None if setting.candidates is None else setting.candidates[retrieval.name]
         document_ids = [retrieval.document_ids[row] for row in self._list_rows(retrieval)]
         # Some collections remove hits afterwards, for example the document that equals the query.
@@ -269,20 +297,13 @@ class ModelSystem(System):
         except ValueError as error:
             raise ValueError(f"{collection.retrieval.name}, whitened by its {source} corpus: {error}") from error
 
-    def _get_vectors(
-        self, collection: Collection, context: str, *, is_rotated: bool
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return the vectors of `_embed_texts`, cached for the last context. Rotated vectors replace the plain ones."""
-        name = collection.retrieval.name
-        plain_key, key = (name, context, False), (name, context, is_rotated)
-        if self._last_vectors[0] not in (plain_key, key):
-            # Release the old vectors before computing new ones: there may be millions.
-            self._last_vectors = (("", "", False), None)
-            self._last_vectors = (plain_key, self._embed_texts(collection, context))
+    def _get_vectors(self, collection: Collection, context: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return the vectors of `_embed_texts`, cached for the last context."""
+        key = (collection.retrieval.name, context)
         if self._last_vectors[0] != key:
-            queries, documents, provenance = self._last_vectors[1]
-            directions_WW = self.setting.directions_WW
-            self._last_vectors = (key, (queries @ directions_WW, documents @ directions_WW, provenance))
+            # Release the old vectors before computing new ones: there may be millions.
+            self._last_vectors = (("", ""), None)
+            self._last_vectors = (key, self._embed_texts(collection, context))
         vectors: tuple[np.ndarray, np.ndarray, dict[str, Any]] = self._last_vectors[1]
         return vectors
 

@@ -5,8 +5,8 @@
 2. A word is a run of letters, marks and digits of any length. "c++" and "c#" keep their symbols.
 3. In scripts without spaces between words (Chinese, Japanese, Thai, …) each character with its marks is a term.
 4. Emoji, currency and mathematical symbols are terms. Other operators are terms if they stand alone or in groups.
-5. Words are stemmed by the Snowball stemmer of a language, or not at all. There are no stop words, so a query of
-   common words still finds documents.
+5. Words are stemmed by the Snowball stemmer of a language, or not at all.
+6. Stop words of the language are dropped from queries, except from a query that has no other words.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import re
 import sys
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import Stemmer
+
+from repro.data.own.languages import load_stop_words
 
 SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
@@ -84,9 +87,17 @@ def check_language(language: str) -> None:
         raise ValueError(f"language={language!r} has no Snowball stemmer; choose one of {languages}")
 
 
-def tokenize_terms(texts: Sequence[str], language: str = "english") -> Any:
+@cache
+def _list_stop_terms(language: str) -> frozenset[str]:
+    """Return the stop words of a language that are one term."""
+    terms = map(split_terms, load_stop_words(language))
+    return frozenset(each[0] for each in terms if len(each) == 1)
+
+
+def tokenize_terms(texts: Sequence[str], language: str = "english", *, drops_stop_words: bool = False) -> Any:
     """Return the terms as the `Tokenized` of bm25s, stemmed by the rules of a language ("none": as they are)."""
     check_language(language)
+    stop_terms = _list_stop_terms(language) if drops_stop_words else frozenset()
     stem = str if language == NO_STEMMER else Stemmer.Stemmer(language).stemWord
     # Each distinct term is stemmed once, since the stemmer is slower than a dictionary.
     term_ids: dict[str, int] = {}
@@ -94,6 +105,7 @@ def tokenize_terms(texts: Sequence[str], language: str = "english") -> Any:
     ids = []
     for text in texts:
         terms = split_terms(text)
+        terms = [term for term in terms if term not in stop_terms] or terms
         for term in terms:
             if term not in term_ids:
                 term_ids[term] = vocabulary.setdefault(stem(term), len(vocabulary))

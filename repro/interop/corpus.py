@@ -25,6 +25,7 @@ from repro.data.beir import (
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
+from repro.data.folders import list_splits
 from repro.data.lines import iter_lines
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
 from repro.data.paper.quirks import Quirks, find_quirks
@@ -152,10 +153,20 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
         raise ValueError(f"{folder} has no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
     if name_clash := describe_name_clash(source):
         progress(name_clash)
-    for line in describe_skipped_entries(folder, suite.datasets):
+    for line in (*describe_skipped_entries(folder, suite.datasets), *_describe_unread_splits(suite)):
         progress(line)
     check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
     return suite
+
+
+def _describe_unread_splits(suite: Suite) -> list[str]:
+    """Return a line about the judgements of a folder that are not read. Empty if there are none."""
+    unread = []
+    for dataset in suite.datasets:
+        read = (dataset.quirks or find_quirks(dataset.name)).split
+        unread += [f"{dataset.name}/{split}.tsv" for split in list_splits(dataset.path) if split not in (read, "train")]
+    import_hint = "`repro data import FOLDER --split SPLIT` chooses other judgements"
+    return [f"not read: {shorten(', '.join(unread), 200)}; {import_hint}"] if unread else []
 
 
 def describe_name_clash(source: str) -> str:

@@ -12,18 +12,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from repro.data.beir import Retrieval, Suite
+from repro.data.own.languages import detect_language
 from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import wrong_corpora
 from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.first_stage import get_run_tokenizer, get_suite_language
 from repro.evaluate.result_cache import ResultCache
-from repro.evaluate.retrieval import UNICODE, bm25_parameters
+from repro.evaluate.retrieval import ENGLISH, UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
+from repro.evaluate.terms import check_language
 from repro.interop.arguments import (
     BM25,
     MINILM,
@@ -79,6 +82,7 @@ class EvaluationRequest:
         revision: Revision of a hub id.
         device: Device of torch. Default: a GPU if there is one.
         bm25: Whether BM25 is scored too. Default: if the suite has at most `BM25_UP_TO` documents.
+        language: Language that BM25 stems. Default: that of an imported corpus, or detected in a folder, or English.
         compare_with: Another model.
         wrong_from: The suite, folder or file that provides the wrong corpus.
         whiten: Corpora that the vectors are also whitened by: "own", "wrong".
@@ -93,6 +97,7 @@ class EvaluationRequest:
     revision: str | None = None
     device: str | None = None
     bm25: bool | None = None
+    language: str = ""
     compare_with: str | None = None
     wrong_from: str | None = None
     whiten: tuple[str, ...] = ()
@@ -155,6 +160,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     # The code is identified before hours of scoring, during which the checkout may change.
     provenance = get_code_identity() | {"versions": list_versions(), "asked": asdict(request)}
     # What can be refused without opening a model is refused first.
+    check_language(request.language or ENGLISH)
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
     sources = [request.model] if request.compare_with is None else [request.model, request.compare_with]
@@ -348,11 +354,23 @@ class _Evaluator:
         """Score BM25, or a run of it."""
         run = find_bm25_run(source)
         tokenizer = UNICODE if run is None else get_run_tokenizer(run)
-        options: dict[str, Any] = {"tokenizer": tokenizer, "language": get_suite_language(self.suite.name)}
+        language = self._find_language() if tokenizer == UNICODE else ENGLISH
+        options: dict[str, Any] = {"tokenizer": tokenizer, "language": language}
+        self.progress(f"{BM25}: language {language} (--language sets another)")
         outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(**options)})
         evaluation = evaluate_bm25(self.suite, outputs=outputs, collections=self.collections, **options)
         metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
         return Scored(metadata, evaluation)
+
+    def _find_language(self) -> str:
+        """Return the language that BM25 stems."""
+        if self.request.language:
+            return self.request.language
+        # a folder may have the name of an imported corpus
+        if Path(self.request.suite).is_dir():
+            documents = [collection.retrieval.documents for collection in self.whole_collections.values()]
+            return detect_language([*chain.from_iterable(documents)])
+        return get_suite_language(self.request.suite)
 
     def _make_outputs(self, source: str, called: str, key: Mapping[str, Any]) -> EvaluationOutputs:
         # A second model has its own folder, because runs are named by collection only.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from repro.data.beir import Suite, load_suite
-from repro.data.external import find_corpus_of_suite, find_external_corpus, list_external_corpora, list_external_suites
+from repro.data.external import find_corpus_of_suite, find_external_stage, list_external_corpora, list_external_suites
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, MANY_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
@@ -120,11 +120,10 @@ def make_corpus_stage(name: str) -> Stage:
     """
     if name in CORPORA:
         return Stage("corpus", {"corpus": name, "made_from": _describe_origin(name)}, CORPORA[name].make)
-    external = find_external_corpus(name)
-    if external is None:
+    stage = find_external_stage(name)
+    if stage is None:
         raise ValueError(f"unknown corpus {name!r}; choose one of {[*CORPORA, *list_external_corpora()]}")
-    key = {"corpus": name, "made_from": external.origin}
-    return Stage("corpus", key, external.make, sharding=external.sharding)
+    return stage
 
 
 @cache

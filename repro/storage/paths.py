@@ -127,11 +127,6 @@ def is_imported(name: str) -> bool:
     return bool(CORPUS_NAME.fullmatch(bare)) and (get_corpora_folder() / bare / CORPUS_FILE).is_file()
 
 
-def get_imports_folder() -> Path:
-    """Return the folder of the leases of imports, with one folder per corpus name."""
-    return get_home() / "imports"
-
-
 def get_data_folder() -> Path:
     """Return the folder of local copies of the paper's data. REPRO_DATA overrides it."""
     return (_get_named_folder("REPRO_DATA") or get_home() / "data").resolve()

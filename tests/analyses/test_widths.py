@@ -11,7 +11,7 @@ from repro.analyses.widths import compute_principal_directions, measure
 from repro.data.beir import Suite
 from repro.evaluate.adaptation import SHRINKAGES, Moments
 from repro.evaluate.collections import Collection
-from repro.evaluate.prefixes import list_views, parse_view, take_prefix
+from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.pipeline.inputs import Inputs
 from repro.spec import Run, base
@@ -73,10 +73,12 @@ def test_contexts_stay_apart_across_widths(tmp_path: Path) -> None:
     assert len(evaluation.provenance["contexts"]) == 2 * 2, "a width is not another context"
 
 
-def test_views_are_read_as_written() -> None:
-    assert list_views(("own", "wrong"), (8,)) == ["own", "width8", "wrong", "wrong-width8"]
-    views = {"own": ("own", None, False), "wrong-width16": ("wrong", 16, False), "svd16": ("own", 16, True)}
-    assert {view: parse_view(view) for view in views} == views
+def test_views_of_a_setting() -> None:
+    options = {"contexts": ("own", "wrong"), "num_contexts": 1, "widths": (16, 8), "whitened": ("own",)}
+    views = Setting(**options, directions_WW=np.eye(16)).views
+    expected = ["whitened", "own", "width8", "width16", "wrong", "wrong-width8", "wrong-width16", "svd8", "svd16"]
+    assert [*views] == expected
+    assert views["wrong-width16"] == ("wrong", 16, False, None) and views["svd8"] == ("own", 8, True, None)
 
 
 def test_prefixes_are_normalised_again() -> None:

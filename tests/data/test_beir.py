@@ -90,7 +90,8 @@ def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
     + [
         [{"name": "small", "family": "family", "quirks": quirks}]
         for quirks in (5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"})
-    ],
+    ]
+    + [[{"name": name, "family": "family"}] for name in ("/tmp/x", "../small", "..", "", "x" * 200, None)],
 )
 def test_malformed_suites_are_refused(folder: Path, datasets: object) -> None:
     write_suite(folder.parent, "mine", [("small", "family")], {"small": Quirks(split="dev")})
@@ -135,12 +136,18 @@ MALFORMED = [
         ("corpus.jsonl", f'{{"_id": "{key}", "text": "a"}}\n', f"line 1: .*the id '{key}' is empty or has a space")
         for key in ("d 1", "d1 ")
     ),
-    *((name, "\udcff\n", "line 1: not UTF-8") for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),
+    *((name, "\udcff\n", "line 1: .*UTF-8") for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),
     ("qrels/test.tsv", HEADER + "q1\td9\t1\n", "line 2: the document 'd9' is not in corpus"),
     ("qrels/test.tsv", HEADER + "q9\td1\t1\n", "line 2: the query 'q9' is not in queries"),
     ("qrels/test.tsv", HEADER + "q1\td1\tgood\n", "line 2: expected query-id, corpus-id and a whole"),
+    ("qrels/test.tsv", "query-id\tscore\tcorpus-id\nq1\td1\t1\n", "line 1: expected query-id, corpus-id"),
     ("qrels/test.tsv", HEADER + "q1\td1\n", "line 2: expected query-id, corpus-id and a whole"),
     ("qrels/test.tsv", HEADER, "has no grade above 0"),
+    ("qrels/test.tsv", HEADER + "q1\td1\t-1\nq2\td1\t0\n", "has no grade above 0"),
+    ("qrels/test.tsv", HEADER + "q1\td1\t999999999\n", "line 2: .*999999999 is not from -100 to 1000"),
+    ("qrels/test.tsv", HEADER + f"q1\td1\t{'9' * 5000}\n", "line 2: .*is not a whole number"),
+    ("qrels/test.tsv", HEADER + "q1\td1\t1.5\n", "line 2: .*'1.5' is not a whole number"),
+    ("qrels/test.tsv", HEADER + "q1\td1\t1\nq1\td1\t0\n", "line 3: .*were judged 1 before, 0 here"),
 ]
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from typer.testing import CliRunner
 from repro.batches.mask import compute_content_keys
 from repro.cli.main import app
 from repro.data.beir import Retrieval, load_beir, write_beir_folder
-from repro.data.columns import Columns
 from repro.data.own import imported
 from repro.data.own.imported import ImportedCorpus, find_imported, import_source, list_imported_corpora
 from repro.data.pairs import read_pairs
@@ -28,8 +28,8 @@ from repro.records.lookup import read_runs, resolve_runs
 from repro.spec import MTEB_SUITES, TRAINED, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
-from repro.storage.lease import acquire_unless_alive
-from repro.storage.paths import get_corpora_folder, get_imports_folder, is_imported
+from repro.storage.files import atomic_folder
+from repro.storage.paths import get_corpora_folder, is_imported
 from repro.train.batch_view import BatchViewer
 from tests.commands import ignore
 from tests.data.files import make_judged, write_rows
@@ -134,21 +134,20 @@ def test_grids_name_the_content(tmp_path: Path, field: str) -> None:
     assert identifiers[0].isdisjoint(identifiers[1])
 
 
-@pytest.mark.parametrize("name", ["exam", "exam@digest"])
-def test_bm25_reads_any_script_of_imports(tmp_path: Path, name: str) -> None:
-    """The tokenizer of published rows drops words of one letter, with which Chinese is searched."""
-    documents = ("梨长在那里", "苹果长在这里")
-    write_beir_folder(tmp_path / "c", Retrieval("c", ("0", "1"), documents, ("q",), ("苹",), {"q": {"1": 1}}))
-    corpus = import_source(tmp_path / "c", name="exam")
-    run = base("smoke", architecture="bm25", suite=corpus.corpus if "@" in name else name)
-    assert execute(run, progress=ignore).metrics[f"{run.suite}/mean/ndcg_at_10"] == 1
-
-
-@pytest.mark.parametrize(("language", "score"), [("german", 1.0), ("none", 0.0)])
-def test_bm25_stems_the_language_of_the_corpus(tmp_path: Path, language: str, score: float) -> None:
-    """Its record says which."""
-    documents = ("die häuser stehen dort", "der baum wächst hier")
-    write_beir_folder(tmp_path / "c", Retrieval("c", ("0", "1"), documents, ("q",), ("häusern",), {"q": {"0": 1}}))
+@pytest.mark.parametrize(
+    ("documents", "query", "language", "score"),
+    [
+        # the tokenizer of published rows drops words of one letter, with which Chinese is searched
+        (("苹果长在这里", "梨长在那里"), "苹", "english", 1.0),
+        (("die häuser stehen dort", "der baum wächst hier"), "häusern", "german", 1.0),
+        (("die häuser stehen dort", "der baum wächst hier"), "häusern", "none", 0.0),
+    ],
+)
+def test_bm25_reads_any_language(
+    tmp_path: Path, documents: tuple[str, ...], query: str, language: str, score: float
+) -> None:
+    """A run of an imported suite stems its language, and its record says which."""
+    write_beir_folder(tmp_path / "c", Retrieval("c", ("0", "1"), documents, ("q",), (query,), {"q": {"0": 1}}))
     corpus = import_source(tmp_path / "c", name="exam", language=language)
     record = execute(base("smoke", architecture="bm25", suite=corpus.corpus), progress=ignore)
     assert record.metrics[f"{corpus.corpus}/mean/ndcg_at_10"] == score and corpus.language == language
@@ -171,18 +170,12 @@ INVALID_NAMES = ["Mine", "../mine", "mine@1", "a b", "x" * 50, "-x"]
 PROJECT_NAMES = ["desk", "planted-validation", "nomic-unsupervised", "beir", *MTEB_SUITES]
 
 
-@pytest.mark.parametrize("name", [*INVALID_NAMES, *PROJECT_NAMES])
-def test_unusable_names_are_refused(tmp_path: Path, name: str) -> None:
-    result = run_import(str(write_rows(tmp_path / "x.jsonl", make_rows(1))), "--name", name)
-    assert isinstance(result.exception, ValueError) and f"name={name!r}" in str(result.exception)
-
-
-def test_taken_names_are_refused(tmp_path: Path) -> None:
-    import_rows(tmp_path)
-    (get_corpora_folder() / "empty").mkdir()
-    for name in ("mine", "empty"):
-        with pytest.raises(ValueError, match="exists already"):
-            import_rows(tmp_path, name=name)
+def test_unusable_names_are_refused(tmp_path: Path) -> None:
+    path = str(write_rows(tmp_path / "x.jsonl", make_rows(1)))
+    (get_corpora_folder() / "taken").mkdir(parents=True)
+    for name in (*INVALID_NAMES, *PROJECT_NAMES, "taken"):
+        result = run_import(path, "--name", name)
+        assert isinstance(result.exception, ValueError) and name in str(result.exception)
 
 
 @pytest.mark.parametrize(("words", "scale"), [([], "mini"), (["--scale", "desk"], "desk")])
@@ -206,48 +199,35 @@ def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -
     assert [run.learning_rate for run in runs] == pytest.approx(rates, rel=0.05)
 
 
-def test_manifests_need_a_mined_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr("repro.data.mined.manifests.write_manifests", lambda *args: calls.append(args))
-    for miner in ("mining.mine_all", "mining.mine_added_sources", "mining.mine_functions"):
-        monkeypatch.setattr(f"repro.data.mined.{miner}", lambda: "mined")
-    for name in ("dsek", "mine", "planted", "desk-views", "desk", "wide", "functions"):
-        result = CliRunner().invoke(app, ["data", "show", name, "--write-manifests"])
-        assert (result.exit_code == 0) == (name in ("desk", "wide", "functions")), name
-    assert [args[0] for args in calls] == ["mined", "mined", ["mined"]]
-    assert len({args[1:] for args in calls}) == 3, "each has a folder of its own"
-
-
-def test_concurrent_imports_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While an import runs, another one of the same name is refused and changes nothing."""
+def test_slower_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpus that another import created under the name in the meantime stays."""
     source, other = write_rows(tmp_path / "x.jsonl", make_rows()), write_rows(tmp_path / "other.jsonl", make_rows(60))
     run_step = imported.import_pairs
 
-    def import_again_first(*args: Any, **options: Any) -> Any:
-        result = run_import(str(other), "--name", "mine", "--scale", "smoke")
-        assert "is being imported by" in str(result.exception)
+    def import_other_first(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(imported, "import_pairs", run_step)
+        import_source(other, name="mine")
         return run_step(*args, **options)
 
-    monkeypatch.setattr(imported, "import_pairs", import_again_first)
-    assert import_source(source, name="mine").found.num_kept == 400
+    monkeypatch.setattr(imported, "import_pairs", import_other_first)
+    with pytest.raises(ValueError, match="created by another process"):
+        import_source(source, name="mine")
+    assert find_imported("mine").found.num_kept == 60
     assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
 
 
 def test_killed_imports_are_cleaned_up(tmp_path: Path) -> None:
-    """The next import of the name removes what a killed one left, but not the files of another one."""
+    """The next import of the name removes what a killed one left, but not the files of a living one."""
     source = write_rows(tmp_path / "x.jsonl", make_rows())
-    running = get_corpora_folder() / ".other.1.part"
-    running.mkdir(parents=True)
-    with acquire_unless_alive(get_imports_folder() / "other" / "owner"):
+    with atomic_folder(get_corpora_folder() / "other") as running:
         child = os.fork()
         if child == 0:
             imported.import_pairs = lambda *args, **options: os._exit(9)
             import_source(source, name="mine")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-        parts = {path for path in get_corpora_folder().iterdir() if path != running}
-        assert len(parts) == 1
+        assert len([*get_corpora_folder().iterdir()]) == 2
         import_source(source, name="mine")
-        assert running.is_dir() and not any(path.exists() for path in parts)
+        assert {*get_corpora_folder().iterdir()} == {running, get_corpora_folder() / "mine"}
 
 
 @pytest.mark.parametrize("words", [["--hold-out", "misspelt"], ["--scale", "desk"], ["--split", "dev"]])
@@ -351,19 +331,26 @@ def test_one_identity_of_a_query(tmp_path: Path) -> None:
     assert [len({*each.tolist()}) for each in keys] == [2, 1], "published corpora keep their keys"
 
 
+def test_unknown_script_masks_nothing(tmp_path: Path) -> None:
+    """An import refuses text without a known token. If it is allowed, scores of 0 say nothing: only equal texts are masked."""
+    rng, letters = np.random.default_rng(0), [*"กขคงจฉชซญดตถทธนบปผพฟมยรลวสหอ"]
+    words = ["".join(rng.choice(letters, 6)) for _ in range(200)]
+    rows = [{"query": " ".join(rng.choice(words, 3)), "document": " ".join(rng.choice(words, 9))} for _ in range(300)]
+    path, name = str(write_rows(tmp_path / "x.jsonl", rows)), ("--name", "mine", "--scale", "smoke")
+    result = run_import(path, *name)
+    assert isinstance(result.exception, ValueError) and "unknown" in str(result.exception) and not is_imported("mine")
+    assert run_import(path, *name, "--allow-unknown").exit_code == 0
+    run = read_runs(get_corpora_folder() / "mine" / "mine-smoke.json")[0]
+    inputs = Inputs(replace(run, filter="surrogate"))
+    inputs.build(ignore)
+    assert BatchViewer(inputs)(np.arange(16)).masked_fraction == 0
+
+
 def test_older_recipe_is_refused(tmp_path: Path) -> None:
     corpus = import_rows(tmp_path)
     content = json.loads((corpus.folder / "corpus.json").read_text())
     (corpus.folder / "corpus.json").write_text(json.dumps(content | {"recipe": 8}))
     with pytest.raises(ValueError, match=r"recipe is 8.*import again"):
-        find_imported("mine")
-
-
-@pytest.mark.parametrize("content", ["[]", '{"digest": 3}', "{"])
-def test_damaged_description_is_refused(tmp_path: Path, content: str) -> None:
-    corpus = import_rows(tmp_path)
-    (corpus.folder / "corpus.json").write_text(content)
-    with pytest.raises(ValueError, match=r"corpus\.json"):
         find_imported("mine")
 
 
@@ -374,20 +361,6 @@ def test_given_ids_do_not_replace_documents(tmp_path: Path) -> None:
     import_rows(tmp_path, evaluate_on=exam)
     documents = find_corpus("mine").read()
     assert len(documents) == 401 and documents["evaluation-pair-1"] == "text"
-
-
-def test_options_that_cannot_apply_are_refused(tmp_path: Path) -> None:
-    """A BEIR folder has grades, to which a threshold applies, and no columns. A table needs labels for a threshold."""
-    write_beir_folder(tmp_path / "judged", make_judged(300), "train")
-    with (tmp_path / "judged" / "qrels" / "train.tsv").open("a") as file:
-        file.writelines(f"q{n}\td{n + 1}\t2\n" for n in range(299))
-    assert import_source(tmp_path / "judged", name="high", columns=Columns(threshold="2")).found.num_kept == 299
-    assert import_source(tmp_path / "judged", name="all").found.num_kept == 599
-    for options in ({"columns": Columns({"query": "text"})}, {"columns": Columns(no_labels=True)}):
-        with pytest.raises(ValueError, match=r"--query|--no-labels"):
-            import_source(tmp_path / "judged", name="mine", **options)
-    with pytest.raises(ValueError, match=r"--threshold: .* has no labels"):
-        import_rows(tmp_path, columns=Columns(threshold="2"))
 
 
 def test_all_documents_of_a_beir_folder_are_searched(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_clear_labels_need_no_threshold(tmp_path: Path, column: str, labels: lis
         ("score", [-7.5, -1.25, 3.5, 9.0]),  # logits
         ("score", [0.3, 1.7, 0.2, 2.4]),  # distances
         ("label", [1, 2, 3, 4, 5, 6]),  # ranks
+        ("label", [0, 1, 2]),  # classes, as 0 for entailment and 2 for contradiction
         ("label", [-2, 0, 1, 2]),
         ("label", ["entailment", "neutral", "contradiction"]),
         ("label", ["sports", "politics", "sports"]),
@@ -150,7 +151,23 @@ def test_unlabelled_rows_are_dropped(tmp_path: Path) -> None:
     assert [pair.document for pair in pairs] == ["thing number 4", "y"]
 
 
-@pytest.mark.parametrize("value", [float("inf"), [1], b"1"])
+def test_names_are_no_negatives_under_numbers(tmp_path: Path) -> None:
+    """A row labelled "unsure" among grades is neither a pair nor a negative."""
+    rows = [{"query": "q", "document": str(label), "label": label} for label in (3, "unsure", 1)]
+    (pair,), _ = divide(write_rows(tmp_path / "x.jsonl", rows), threshold="2")
+    assert (pair.document, pair.negatives) == ("3", ("1",))
+
+
+def test_files_of_different_scales_are_refused(tmp_path: Path) -> None:
+    """Together, 0 and 1 of one file would count as the lower half of a scale up to 5. Parts of one scale are read."""
+    binary, graded = write_labels(tmp_path / "a.jsonl", [0, 1, 1]), write_labels(tmp_path / "b.jsonl", [0.5, 2.5, 5.0])
+    with pytest.raises(ValueError, match="different scales"):
+        divide(binary, graded)
+    high = write_labels(tmp_path / "c.jsonl", [2, 3])
+    assert len(divide(binary, high)[0]) == 4
+
+
+@pytest.mark.parametrize("value", [float("inf"), "1e999", 10**400, [1], b"1"])
 def test_odd_labels_are_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="the label is"):
         parse_label(value)

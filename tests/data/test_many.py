@@ -1,6 +1,8 @@
 """The corpus `packages-many`: splits by project, two kinds of queries, and no text shared by two splits."""
 
+import hashlib
 import json
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from zipfile import ZipFile
@@ -9,15 +11,19 @@ import pytest
 
 from repro.data.beir import load_suite
 from repro.data.mined import many
-from repro.data.mined.many import Package, build_many, describe_package, get_split_of_project, mine_wheel
+from repro.data.mined.manifests import MANY_FOLDER
+from repro.data.mined.many import Package, build_many, mine_wheel, read_packages
+from repro.data.mined.mining import hash_rows
+from repro.data.mined.splits import Split
 from repro.data.pairs import read_pairs
 from repro.data.wording import keep_words
+from repro.storage.digests import hash_file
 from repro.storage.paths import get_home
 
 WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "jetty", "knoll", "ledge")
 
 
-def write_wheel(name: str, num_functions: int, *, shift: int = 0, licence: str = "MIT") -> Path:
+def write_wheel(name: str, num_functions: int, *, shift: int = 0) -> Path:
     """Write a wheel whose functions have a summary line and a rest."""
     folder = get_home() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +40,7 @@ def write_wheel(name: str, num_functions: int, *, shift: int = 0, licence: str =
             f"{name}/tests/test_core.py", 'def test_it():\n    """Test the core of it.\n\n    With many words."""\n'
         )
         archive.writestr(f"{name}/template.py", '"""A template {{ name"""\ndef {{ name }}(): pass\n')
-        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Name: {name}\nLicense-Expression: {licence}\n")
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Name: {name}\n")
     return path
 
 
@@ -49,35 +55,42 @@ def test_two_kinds_of_queries() -> None:
     assert {row.domain for row in mine_wheel(path, "plain")} == {"plain:plain.core"}
 
 
-@pytest.mark.parametrize(
-    ("licence", "is_kept"), [("MIT", True), ("Apache-2.0", True), ("LGPL-3.0", False), ("", False)]
-)
-def test_licence_must_be_permissive(licence: str, is_kept: bool) -> None:
-    name = next(f"p{n}" for n in range(99) if get_split_of_project(f"p{n}") == "train")
-    found = describe_package(write_wheel(name, 80, licence=licence), name, "web", "1.0")
-    assert isinstance(found, Package) == is_kept
+def describe_package(path: Path, name: str, split: Split) -> Package:
+    """Return the entry of a wheel in the list of packages."""
+    rows = mine_wheel(path, name)
+    return Package(name, "web", split, "1.0", path.name, hash_file(path), "MIT", 1, len(rows), 1, hash_rows(rows))
+
+
+def test_committed_packages_follow_rules() -> None:
+    """They are in the order of the candidates. A hash of the name decides the split, until it is full."""
+    packages, candidates = read_packages(), [*json.loads((MANY_FOLDER / "candidates.json").read_text())]
+    assert Counter(package.split for package in packages) == {"train": 120, "validation": 15, "test": 45}
+    assert [package.name for package in packages] == [
+        name for name in candidates if name in {package.name for package in packages}
+    ]
+    for package in packages:
+        share = int.from_bytes(hashlib.sha256(package.name.encode()).digest()[:8], "big") / 2**64
+        assert package.split == ("train" if share < 0.65 else "validation" if share < 0.75 else "test")
+        assert package.num_bytes <= 12 * 2**20 and "GPL" not in package.licence
 
 
 def test_splits_share_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names: dict[str, str] = {}
-    for number in range(99):
-        names.setdefault(get_split_of_project(f"p{number}"), f"p{number}")
-    packages = []
     # The training package repeats 200 functions of the test package, and the validation package 100.
-    for split, size, shift in (("train", 500, 200), ("validation", 500, 1000), ("test", 400, 0)):
-        found = describe_package(write_wheel(names[split], size, shift=shift), names[split], "web", "1.0")
-        assert isinstance(found, Package), found
-        packages.append(found)
+    sizes: dict[Split, tuple[int, int]] = {"train": (500, 200), "validation": (500, 1000), "test": (400, 0)}
+    packages = [
+        describe_package(write_wheel(f"p{split}", size, shift=shift), f"p{split}", split)
+        for split, (size, shift) in sizes.items()
+    ]
     monkeypatch.setattr(many, "PACKAGES_FILE", tmp_path / "packages.json")
     (tmp_path / "packages.json").write_text(json.dumps([asdict(package) for package in packages]))
     build_many(tmp_path / "corpus")
     suite = load_suite(tmp_path / "corpus" / "suites" / "packages-many")
-    assert [dataset.name for dataset in suite.datasets] == [f"{names['test']}-{kind}" for kind in ("summary", "name")]
+    assert [dataset.name for dataset in suite.datasets] == [f"ptest-{kind}" for kind in ("summary", "name")]
     pairs = read_pairs(tmp_path / "corpus" / "train.arrow")
     assert len(pairs) == 500 - 200
     numbers = {int(keep_words(text).split()[-1]) for text in pairs.texts("query", range(len(pairs)))}  # type: ignore[arg-type]
     assert numbers == set(range(400, 700))
     # a row that changed is refused
-    write_wheel(names["train"], 499, shift=200)
+    write_wheel("ptrain", 499, shift=200)
     with pytest.raises(ValueError, match="sha256"):
         build_many(tmp_path / "again")

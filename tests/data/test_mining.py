@@ -1,6 +1,5 @@
 """Mining: the rows of each kind of source, and the rules that clean them."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +7,9 @@ import pytest
 
 from repro.data.beir import load_beir, load_suite
 from repro.data.mined import desk, mining
-from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, WHEELS, read_manifest
-from repro.data.mined.sources import apis, docstrings, medical
+from repro.data.mined.sources import docstrings
 from repro.data.pairs import Row, read_pairs
-from repro.data.wording import keep_words, split_identifier, strip_html
+from repro.data.wording import keep_words, strip_html
 
 MODULE = '''"""Tools for averages.
 
@@ -67,43 +65,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "averages"
 
 
-@pytest.mark.parametrize(
-    ("identifier", "words"),
-    [
-        ("CreateDBInstance", "create db instance"),
-        ("create_db_instance", "create db instance"),
-        ("S3DeltaSource", "s3 delta source"),
-        ("listV2Rules", "list v2 rules"),
-        ("HTTPServer", "http server"),
-        ("x", "x"),
-    ],
-)
-def test_identifiers_become_words(identifier: str, words: str) -> None:
-    assert split_identifier(identifier) == words
-
-
 def test_markup_becomes_plain_text() -> None:
     html = "<p>Adds a <code>Tag</code> &amp; more.</p>\n<ul><li>x</li></ul>"
     assert strip_html(html) == "Adds a Tag & more. x"
     assert keep_words("The  NAME, of_a (Straße)!") == "the name of a strasse"
     assert keep_words("Cafe\u0301,  दिन?") == "cafe\u0301 दिन"
     assert len({keep_words(word) for word in ("दिन", "दान", "दन")}) == 3, "vowel marks make different words"
-
-
-def test_docstrings_are_read_without_import(package: str) -> None:
-    rows = list(docstrings.mine_package(package))
-    assert {row.id.removeprefix("packages/averages."): (row.query, row.document) for row in rows} == {
-        "means": ("means Tools for averages", "They work on lists."),
-        "means.weighted_mean": (
-            "Compute the weighted average of some numbers",
-            "Weights are scaled with tools.scale first, see scale.",
-        ),
-        "means.mean": ("means mean", "Compute the average of some numbers."),
-        "means.HTTPReader": ("http reader Read", "Opens the address and gives its body as text."),
-        "means.HTTPReader.close_all": ("http reader close all", "Release every connection that is open."),
-    }
-    assert {row.domain for row in rows} == {package}, "small sub-packages share the domain of the package"
-    assert package not in sys.modules
 
 
 def test_docstring_leads_to_its_code(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,39 +107,6 @@ def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pyte
     assert (len(whole.documents), len(sampled.documents)) == (1200, 1000)
     assert len(whole.queries) == len(sampled.queries) == 1000
     assert {document.split(".")[0] for document in whole.document_ids} == {"functions/networkx"}
-
-
-def test_functions_have_their_own_manifest() -> None:
-    """The manifests in the folder above decide the key of `desk`."""
-    manifests = read_manifest("functions", FUNCTIONS_FOLDER)
-    assert [manifest.wheel for manifest in manifests] == list(WHEELS["functions"]) == list(WHEELS["packages"])
-    assert all(manifest.num_rows and manifest.licence for manifest in manifests)
-    assert {path.stem for path in MANIFEST_FOLDER.glob("*.json")} == set(mining.MINERS)
-
-
-def test_stable_api_version_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "discovery_cache" / "documents"
-    folder.mkdir(parents=True)
-    for version in ("v1", "v2beta1", "v1alpha"):
-        text = f'{{"methods": {{"get": {{"description": "Gets it in {version} style."}}}}}}'
-        (folder / f"things.{version}.json").write_text(text)
-    monkeypatch.setattr(apis, "get_package_folder", lambda name: tmp_path)
-    assert [row.document for row in apis.mine_cloud()] == ["Gets it in v1 style."]
-
-
-def test_phenotypes_are_asked_by_synonym(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "hp.obo").write_text(
-        "ontology: hp\n\n[Term]\nid: HP:0000118\nname: Phenotypic abnormality\n\n"
-        "[Term]\nid: HP:1\nname: Abnormality of the ear\nis_a: HP:0000118 ! Phenotypic abnormality\n\n"
-        '[Term]\nid: HP:2\nname: Hearing loss\ndef: "A \\"reduced\\" ability to hear." [x]\n'
-        'synonym: "Being deaf" EXACT []\nis_a: HP:1 ! Abnormality of the ear\n\n[Typedef]\nid: has_part\n'
-    )
-    monkeypatch.setattr(medical, "get_package_folder", lambda name: tmp_path)
-    rows = [row for row in medical.mine_phenotypes() if row.document]
-    assert rows == [
-        Row("phenotypes/HP:2", "Being deaf", 'A "reduced" ability to hear.', "abnormality of the ear", "phenotypes")
-    ]
 
 
 def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,7 @@
 """Training pairs on disk: read back as written, never half written, errors name the file."""
 
-import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -11,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from repro.data import pairs as pairs_module
-from repro.data.pairs import Pairs, Row, read_pairs, write_pairs
+from repro.data.pairs import Row, read_pairs, write_pairs
 
 ROWS = [Row(f"id-{i}", f"query {i}", f"document {i} é", f"domain-{i % 7}", f"source-{i % 2}") for i in range(53)]
 
@@ -74,30 +72,6 @@ def test_long_texts_make_small_batches(tmp_path: Path, monkeypatch: pytest.Monke
     pairs = read_pairs(tmp_path / "long.arrow")
     assert pairs.texts("document", range(len(rows))) == [row.document for row in rows]
     assert [tuple(negatives) for negatives in pairs.negatives(range(len(rows)))] == [row.negatives for row in rows]
-
-
-def test_batches_are_as_long_as_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch ends before the limit on characters is exceeded, not when it is reached."""
-    longest = max(sum(sum(map(len, row[:5])) for row in ROWS[n : n + 10]) for n in range(0, len(ROWS), 10))
-    for limit in (longest, longest - 1):
-        monkeypatch.setattr(pairs_module, "MAX_BATCH_CHARACTERS", limit)
-        write_pairs(tmp_path / "train.arrow", ROWS, rows_per_batch=10)
-        assert (read_batch_sizes(tmp_path / "train.arrow") == [10, 10, 10, 10, 10, 3]) == (limit == longest)
-
-
-def test_distant_texts_skip_readahead(tmp_path: Path) -> None:
-    """Read-ahead is off for a few distant rows, since it would read the whole file. It is on for many rows."""
-    write_pairs(tmp_path / "many.arrow", (Row(f"{n}", "q", f"d{n}", "a", "s") for n in range(3000)), rows_per_batch=999)
-    advice: list[int] = []
-    mapped = SimpleNamespace(madvise=advice.append)
-    pairs = Pairs(read_pairs(tmp_path / "many.arrow")._table, mapped=mapped)  # type: ignore[arg-type]
-    assert pairs.texts("document", [2999, 0]) == ["d2999", "d0"]
-    assert advice == [mmap.MADV_RANDOM, mmap.MADV_NORMAL]
-    for rows in (np.arange(0, 3000, 7), [8, 3], np.arange(0)):
-        pairs.texts("document", rows)
-    assert len(advice) == 2
-    with pytest.raises(IndexError):
-        pairs.texts("document", [3000, 0])
 
 
 def test_failed_write_keeps_old_file(path: Path) -> None:

@@ -40,15 +40,6 @@ def test_noise_words_of_domain_matter() -> None:
     assert out_of_domain < unaware + 0.02
 
 
-def test_noise_elsewhere_is_signal() -> None:
-    domains = make_domains(30)
-    query_words = [
-        {word for text in domain.queries for word in text.split()} - domain.noise_words for domain in domains
-    ]
-    noise_words = set().union(*(domain.noise_words for domain in domains))
-    assert noise_words <= set().union(*query_words)
-
-
 def test_corpus_is_function_of_seed(tmp_path: Path) -> None:
     """It has training pairs and two suites, as every corpus."""
     contents = []

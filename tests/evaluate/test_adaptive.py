@@ -57,25 +57,6 @@ def test_extra_hits_pass_every_pool() -> None:
     assert places.tolist() == search_by_brute_force(Route("short", (8, 16, 32), (40, 11)), 11)
 
 
-def test_two_stages_match_faiss_refinement() -> None:
-    cut = faiss.LinearTransform(WIDTH, 8, False)
-    faiss.copy_array_to_vector(np.eye(8, WIDTH, dtype=np.float32).ravel(), cut.A)
-    cut.is_trained = True
-    narrow = faiss.IndexPreTransform(faiss.IndexFlatIP(8))
-    unit = faiss.NormalizationTransform(8, 2.0)
-    narrow.prepend_transform(unit)
-    narrow.prepend_transform(cut)
-    whole = faiss.IndexFlatIP(WIDTH)
-    refined = faiss.IndexRefine(narrow, whole)
-    refined.add(DOCUMENTS)
-    refined.k_factor = 4.0
-    _, expected = refined.search(QUERIES, 10)
-    rows, _ = search(Route("two", (8, WIDTH), (40,)), 10)
-    assert rows.tolist() == expected.tolist()
-    whole, _ = search(Route("whole", (WIDTH,)), 10)
-    assert rows.tolist() != whole.tolist(), "a short first list loses documents"
-
-
 def test_cost_matches_paper() -> None:
     images = 1_281_167  # ImageNet-1K. Its search costs 128 times as much at 2048 dimensions as at 16
     whole = Route("whole", (2048,)).num_multiplications(images)

@@ -1,8 +1,5 @@
 """Cached results: a stopped evaluation resumes, and a result of other inputs or a damaged one is never used."""
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +9,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from repro.data.beir import Retrieval, Suite, load_suite
-from repro.evaluate.result_cache import ResultCache, are_shares, compute_content_digest
+from repro.data.beir import Suite, load_suite
+from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.model.config import ModelConfig
 from repro.model.start import build_model
@@ -60,17 +57,9 @@ def test_killed_evaluation_resumes(suite: Suite, tmp_path: Path) -> None:
     assert [(event.dataset, event.was_cached) for event in events] == [("ants", True), ("bees", False), ("oaks", False)]
 
 
-def spoil_number(text: str) -> str:
-    """Change a score of a cached result to 4.5."""
-    changed = re.sub(r'(ndcg_at_10\\": \[)[^,\]]+', r"\g<1>4.5", text)
-    assert changed != text
-    return changed
-
-
 DAMAGE: dict[str, Callable[[str], str]] = {
     "damaged": lambda text: text[:40],
     "a list": lambda text: "[]",
-    "a number": spoil_number,
 }
 
 
@@ -97,15 +86,6 @@ def test_other_results_are_computed_again(suite: Suite, tmp_path: Path, change: 
     assert_equal_evaluations(evaluation, evaluate_setting(FakeEncoder(), load_suite(path.parents[1]), setting))
 
 
-def test_collections_are_digested_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repro.evaluate.result_cache.TEXTS_PER_CHUNK", 2)
-    for size in (0, 1, 2, 5):
-        ids, texts = tuple(map(str, range(size))), tuple(f'ä "{number}"' for number in range(size))
-        content = "name" + json.dumps(ids) + json.dumps(texts) + "[]" + "[]" + "{}"
-        expected = hashlib.sha256(content.encode()).hexdigest()[:16]
-        assert compute_content_digest(Retrieval("name", ids, texts, (), (), {})) == expected
-
-
 def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
     expected = evaluate_bm25(suite)
     assert {path.split("/")[0] for path in expected.metrics} == {"zoo"} and len(expected.per_query["zoo"]) == 34
@@ -128,9 +108,3 @@ def test_texts_are_tokenised_once(suite: Suite, monkeypatch: pytest.MonkeyPatch)
     assert tokenize.call_count == num_sides + num_contexts
     for evaluation in alone:
         assert evaluation.metrics.items() <= together.metrics.items()
-
-
-def test_measures_lie_within_their_bounds() -> None:
-    """NaN, texts, booleans and values out of range are refused. Rounding errors are accepted."""
-    assert are_shares([0, 0.5, 1 + 1e-7])
-    assert not any(are_shares([0.5, bad]) for bad in (1.32, -0.1, float("nan"), "1", None, True))

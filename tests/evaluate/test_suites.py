@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from repro.analyses.polarity import measure
 from repro.batches.surrogate import load_surrogate
 from repro.data.beir import Retrieval, Suite, SuiteDataset, load_suite, write_beir_folder, write_suite
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
+from repro.evaluate.collections import read_collections
 from repro.evaluate.mteb.suite import _make_pair_task
-from repro.evaluate.polarity import LABELS, classify, encode_labels, load_film_reviews
+from repro.evaluate.polarity import load_film_reviews
 from repro.evaluate.retrieval import read_run, score
 from repro.evaluate.suites import EvaluationOutputs, Setting, evaluate_setting
 from repro.pipeline.inputs import Inputs
@@ -78,6 +80,15 @@ def test_impossible_settings_are_refused(suite: Suite, tmp_path: Path) -> None:
     write_suite(tmp_path, "zoo", [("ants", "bees"), ("bees", "ants")])
     with pytest.raises(ValueError, match="more than one dataset or mean"):
         evaluate_suite(FakeEncoder(), load_suite(tmp_path))
+
+
+@pytest.mark.parametrize("options", [{"contexts": ("wrong",), "num_contexts": 4}, {"whitened": ("wrong",)}])
+def test_searched_documents_are_no_wrong_corpus(suite: Suite, options: dict[str, Any]) -> None:
+    """Otherwise the out-of-corpus context would score as the in-corpus one."""
+    collections = {name: each.retrieval for name, each in read_collections(suite).items()}
+    setting = Setting(**options, wrong_from=collections)
+    with pytest.raises(ValueError, match="12 of 12 documents"):
+        evaluate_setting(FakeEncoder(), suite, setting)
 
 
 class Watched(FakeEncoder):
@@ -196,20 +207,6 @@ def test_pairs_have_positives_and_negatives(grades: list[dict[int, int]], expect
 )
 def test_relevant_documents_are_not_wrong(grades: list[dict[int, int]], wrong: dict[str, str]) -> None:
     assert {query: text for query, text, label in make_pairs(grades) if not label} == wrong
-
-
-def test_first_of_equal_labels_is_taken() -> None:
-    def encode(texts: Sequence[str]) -> np.ndarray:
-        return np.array([[1.0, 0.0] if "positive" in text else [0.0, 1.0] for text in texts])
-
-    texts_ND = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
-    assert classify(texts_ND, encode, "plain").tolist() == [1, 0, 0]
-
-
-def test_reviews_are_balanced() -> None:
-    texts, labels = load_film_reviews()
-    assert np.bincount(encode_labels(labels)).tolist() == [100, 100]
-    assert texts[0] == "simplistic , silly and tedious . " and LABELS[encode_labels(labels)[0]] == "negative"
 
 
 def test_polarity_matches_scikit_learn() -> None:

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import string
-import struct
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load
 
-from repro.data.beir import QRELS_HEADER, Retrieval, load_beir, load_suite, write_beir_folder
+from repro.data.beir import QRELS_HEADER, load_beir
+from repro.data.columns import Columns
+from repro.data.labels import read_labels, split_by_label
 from repro.data.readers import read_foreign_rows
-from repro.model.encoding import read_tensors
 from repro.records.lookup import read_runs
-from repro.records.store import compute_content_digest, read_record, write_record
+from repro.records.store import read_record, write_record
 from repro.spec import FIELDS, Run, base
 from repro.spec.identity import run_id
 from repro.spec.validation import RANGES
@@ -47,6 +46,9 @@ words = st.text(st.sampled_from(string.ascii_letters + string.digits + "_.:-ü")
 plain = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts, st.sampled_from(["\ud800", "1", "nan"]))
 anything = st.recursive(
     plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+)
+labels = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([*"01", "1e999", 10**400, "１", "yes"])
 )
 column_names = st.sampled_from(["query", "document", "negatives", "negative_1", "domain", "anchor", "positive", "x"])
 pairs = st.lists(st.tuples(texts, texts, st.lists(texts.filter(bool), max_size=3), words), min_size=1, max_size=5)
@@ -126,26 +128,22 @@ def test_columns_are_never_confused(tmp_path: Path, header: list[str], rows: lis
         assert len(read) == len([row for row in rows if row])
 
 
-# ---- collections
-
-
-@st.composite
-def collections(draw: st.DrawFn) -> Retrieval:
-    documents = draw(st.dictionaries(words, texts.map(str.strip), min_size=1, max_size=5))
-    queries = draw(st.dictionaries(words, texts.map(str.strip), min_size=1, max_size=3))
-    grades = st.dictionaries(st.sampled_from(sorted(documents)), st.integers(-100, 1000), min_size=1)
-    judged = {query: draw(grades) | {min(documents): 1} for query in queries}
-    ids = (tuple(documents), tuple(documents.values()), tuple(queries), tuple(queries.values()))
-    return Retrieval("x", *ids, judged)
-
-
 @with_examples
-@given(collections())
-def test_collections_survive_round_trip(tmp_path: Path, collection: Retrieval) -> None:
-    """A collection with some text is read as it was written. One without any text is refused."""
-    assume(any(collection.documents) and any(collection.queries))
-    write_beir_folder(tmp_path / "x", collection)
-    assert load_beir(tmp_path / "x") == collection
+@given(st.lists(labels, min_size=1, max_size=6))
+def test_odd_labels_mean_themselves(tmp_path: Path, values: list[Any]) -> None:
+    """Under a threshold, a number is compared as Python reads it, and everything else is no pair and no negative."""
+    path, columns = tmp_path / "x.jsonl", Columns(threshold="1")
+    path.write_text("".join(dump({"query": "q", "document": f"d{n}", "label": v}) + "\n" for n, v in enumerate(values)))
+    rule = read_or_refuse(lambda: read_labels([path], columns), path)
+    if rule is None or isinstance(rule.threshold, frozenset):
+        return
+    numbers = {f"d{n}": float(v) for n, v in enumerate(values) if isinstance(v, int | float) or v in ("0", "1")}
+    for row in split_by_label(read_foreign_rows(path, columns), rule):
+        assert row.is_low == (not numbers.get(row.document, math.nan) >= 1)
+        assert all(numbers[text] < 1 for text in row.negatives)
+
+
+# ---- collections
 
 
 text_lines = st.lists(
@@ -172,23 +170,7 @@ def test_odd_folders_are_texts_or_refused(
             text.encode()
 
 
-@with_examples
-@given(st.fixed_dictionaries({"name": anything, "datasets": anything | st.lists(
-    st.fixed_dictionaries({"name": words | anything, "family": words | anything}), max_size=3)}))  # fmt: skip
-def test_suites_stay_inside_their_folder(tmp_path: Path, content: Any) -> None:
-    for row in content["datasets"] if isinstance(content["datasets"], list) else ():
-        if isinstance(row, dict) and isinstance(row.get("name"), str) and row["name"].isalnum():
-            (tmp_path / row["name"]).mkdir(exist_ok=True)
-    (tmp_path / "suite.json").write_text(dump(content))
-    suite = read_or_refuse(lambda: load_suite(tmp_path), tmp_path)
-    if suite is not None:
-        names, families = ([getattr(dataset, field) for dataset in suite.datasets] for field in ("name", "family"))
-        assert all(dataset.path.parent == tmp_path for dataset in suite.datasets)
-        assert not {*families, "mean"} & {*names} and "mean" not in families
-        assert len(set(names)) == len(names) == len(content["datasets"])
-
-
-# ---- runs, profiles, weights, records
+# ---- runs and records
 
 
 numbers = st.dictionaries(st.sampled_from(sorted(RANGES)), st.integers(0, 9) | st.floats(0, 2), max_size=2)
@@ -209,36 +191,12 @@ def test_run_files_survive(tmp_path: Path, values: dict[str, Any]) -> None:
         assert run_id(base(run.scale, **(fields | floats))) == run_id(run), "1 and 1.0 give one id"
 
 
-kinds, sizes = st.sampled_from(["F32", "F16", "I64", "BOOL", "X"]), st.lists(st.integers(0, 3))
-offsets = st.lists(st.integers(0, 40), min_size=2, max_size=2)
-headers = st.fixed_dictionaries(
-    {}, optional={"dtype": kinds | anything, "shape": sizes | anything, "data_offsets": offsets | anything}
-)
-
-
 @with_examples
-@given(st.dictionaries(words, headers | anything, max_size=2), st.binary(max_size=48), st.integers(-2, 2))
-def test_weights_match_the_library(tmp_path: Path, header: dict[str, Any], data: bytes, off: int) -> None:
-    path, text = tmp_path / "x.safetensors", dump(header).encode()
-    whole = struct.pack("<Q", max(0, len(text) + off)) + text + data
-    path.write_bytes(whole)
-    tensors = read_or_refuse(lambda: read_tensors(path), path)
-    for name, tensor in (tensors or {}).items():
-        assert np.array_equal(tensor.float().numpy(), load(whole)[name].astype(np.float32))
-
-
-@with_examples
-@given(st.dictionaries(st.sampled_from(["metrics", "provenance", "exhibits", "run", "id", "format", "x"]), anything),
-       st.booleans())  # fmt: skip
-def test_changed_records_are_refused(tmp_path: Path, changes: dict[str, Any], is_forged: bool) -> None:
+@given(st.dictionaries(st.sampled_from(["metrics", "provenance", "exhibits", "run", "id", "format", "x"]), anything))
+def test_changed_records_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     written = write_record(tmp_path, base("smoke", architecture="bm25"), metrics={"train/loss": 1.5},
                         arrays={"train/loss": np.array([1.0, 2.0])}, provenance={"a": 1})  # fmt: skip
     whole = json.loads(written.path.read_text())
-    content = whole | changes
-    if is_forged:
-        content["sha256"] = compute_content_digest(content)
-    written.path.write_text(dump(content))
-    record = read_or_refuse(lambda: read_record(written.path), written.path)
-    if record is not None:
-        assert all(type(value) in (int, float) and math.isfinite(value) for value in record.metrics.values())
-        assert is_forged or dump(content) == dump(whole)
+    written.path.write_text(dump(whole | changes))
+    if read_or_refuse(lambda: read_record(written.path), written.path) is not None:
+        assert dump(whole | changes) == dump(whole)

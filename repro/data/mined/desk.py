@@ -11,21 +11,25 @@ from typing import Any
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import (
     EvaluatedTexts,
-    check_no_overlap,
     drop_evaluated_rows,
     drop_repeated_documents,
     drop_repeated_pairs,
 )
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, verify_manifests
-from repro.data.mined.mining import Mined, mine_added_sources, mine_all, mine_functions
+from repro.data.mined.mining import (
+    MAX_DOCUMENT_WORDS,
+    Mined,
+    cut_document,
+    mine_added_sources,
+    mine_all,
+    mine_functions,
+)
 from repro.data.mined.sources import docstrings
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, get_split, matches
 from repro.data.mined.views import iter_views
-from repro.data.pairs import Row, read_pairs, write_pairs
+from repro.data.pairs import Row, write_pairs
 from repro.data.suites import Collection, SuiteRules, build_collection
 
-# about 80 WordPiece tokens of prose, which is more than the models of both scales read
-MAX_DOCUMENT_WORDS = 64
 VIEWS_SEED = 0
 FUNCTION_RULES = {
     "python-all": SuiteRules(max_documents=4096, max_queries=1000),
@@ -43,10 +47,7 @@ def build_desk(folder: Path) -> None:
     verify_manifests(mined)
     suites = build_suites(mined)
     _write_suites(folder / "suites", suites)
-    train = _write_training_pairs(folder, mined, suites)
-    # The file itself is read again, so that this does not depend on the filters above.
-    check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / name for name in suites])
-    _write_report(folder, mined, train, suites)
+    _write_report(folder, mined, _write_training_pairs(folder, mined, suites), suites)
 
 
 def build_views(folder: Path) -> None:
@@ -58,7 +59,7 @@ def build_views(folder: Path) -> None:
     evaluated = _collect_evaluated_texts(suites)
     # Evaluated rows are dropped before the views too, since a crop of an evaluated document leaks its text. Evaluated
     # documents are truncated, so both forms of a row are compared.
-    rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=_cut)
+    rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=cut_document)
     views = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     fresh = drop_repeated_pairs(drop_evaluated_rows(views, evaluated, removed), removed)
     _write_report(folder, mined, _write_rows(folder, fresh, removed), suites)
@@ -112,7 +113,6 @@ def build_functions(folder: Path) -> None:
     evaluated = _collect_evaluated_texts(suites)
     fresh = drop_repeated_documents(drop_evaluated_rows(rows["train"], evaluated, removed), removed)
     num_pairs = write_pairs(folder / "train.arrow", fresh)
-    check_no_overlap(read_pairs(folder / "train.arrow"), [folder / "suites" / "functions"])
     report = {
         "mined": {"num_rows": len(mined.rows), "removed": mined.removed},
         "train": {"num_pairs": num_pairs, "removed": dict(removed)},
@@ -148,7 +148,7 @@ def _build_suite(
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
         # Documents are truncated before the comparison, because repeats may differ only after the cut.
-        candidates = (_cut(row) for domain in domains for row in rows[dataset.source][domain])
+        candidates = (cut_document(row) for domain in domains for row in rows[dataset.source][domain])
         fresh = list(drop_evaluated_rows(candidates, excluded, Counter()))
         suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
     return suite
@@ -176,14 +176,10 @@ def _collect_evaluated_texts(suites: Suites) -> EvaluatedTexts:
     return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
 
 
-def _cut(row: Row) -> Row:
-    return row._replace(document=" ".join(row.document.split()[:MAX_DOCUMENT_WORDS]))
-
-
 def _write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites) -> dict[str, Any]:
     """Write train.arrow with the training rows that share no text with the suites. Return its part of the report."""
     removed: Counter[str] = Counter()
-    rows = map(_cut, _iter_training_rows(mined))
+    rows = map(cut_document, _iter_training_rows(mined))
     fresh = drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed)
     return _write_rows(folder, fresh, removed)
 

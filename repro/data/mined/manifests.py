@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
-from repro.data.mined.mining import Mined
+from repro.data.mined.mining import Mined, hash_rows
 from repro.data.mined.sources.docstrings import PACKAGES
 from repro.data.mined.wheels import PINS
 from repro.data.pairs import Row
@@ -19,10 +18,6 @@ FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
 WIDE_FOLDER = MANIFEST_FOLDER / "wide"
 MANY_FOLDER = MANIFEST_FOLDER / "many"
 """Separate folders, because all files directly in `MANIFEST_FOLDER` enter the key of `desk` and `desk-views`."""
-RENEW_HINT = (
-    "install the versions of requirements.lock, or renew the manifests with `repro data show CORPUS --write-manifests`"
-)
-
 # source → wheel → (common prefix of its domains, licence of the text)
 WHEELS: dict[str, dict[str, tuple[str, str]]] = {
     "services": {"botocore": ("", "Apache-2.0")},
@@ -69,15 +64,17 @@ def verify_manifests(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> 
     for source in mined:
         committed = {manifest.wheel: manifest for manifest in read_manifest(source.source, folder)}
         for found in describe(source):
-            expected = committed.get(found.wheel)
-            if expected is None or expected.sha256 != found.sha256:
+            expected = committed[found.wheel]
+            if expected.sha256 != found.sha256:
                 differences.append(f"{source.source}: {_format(expected)} expected, {_format(found)} found")
     if differences:
-        raise ValueError(f"mined text differs from its manifest ({'; '.join(differences)}): {RENEW_HINT}")
+        raise ValueError(
+            f"mined text differs from its manifest ({'; '.join(differences)}): install the versions of requirements.lock"
+        )
 
 
 def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> None:
-    """Write one manifest per source, to be committed."""
+    """Write one manifest per source, to be committed if requirements.lock has other versions."""
     folder.mkdir(parents=True, exist_ok=True)
     for source in mined:
         text = json.dumps([asdict(manifest) for manifest in describe(source)], indent=1)
@@ -85,14 +82,8 @@ def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> N
 
 
 def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelManifest]:
-    """Read the committed manifest of a source. ValueError if it is missing or malformed."""
-    path = folder / f"{source}.json"
-    if not path.is_file():
-        raise ValueError(f"no manifest for the source {source!r} at {path}: {RENEW_HINT}")
-    try:
-        return [WheelManifest(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
-    except (json.JSONDecodeError, TypeError) as error:
-        raise ValueError(f"the manifest {path} is malformed ({error}): {RENEW_HINT}") from error
+    """Read the committed manifest of a source."""
+    return [WheelManifest(**row) for row in json.loads((folder / f"{source}.json").read_text(encoding="utf-8"))]
 
 
 def _get_wheel(domain: str, wheels: dict[str, tuple[str, str]]) -> str:
@@ -104,23 +95,10 @@ def _get_wheel(domain: str, wheels: dict[str, tuple[str, str]]) -> str:
 
 
 def _describe_wheel(wheel: str, licence: str, rows: Sequence[Row]) -> WheelManifest:
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(f"{row.id}\x1f{row.query}\x1f{row.document}\x1f{row.domain}\n".encode())
+    wheel_version = PINS[wheel].version if wheel in PINS else version(wheel)
     num_domains = len({row.domain for row in rows})
-    return WheelManifest(wheel, _get_version(wheel), licence, len(rows), num_domains, digest.hexdigest())
+    return WheelManifest(wheel, wheel_version, licence, len(rows), num_domains, hash_rows(rows))
 
 
-def _get_version(wheel: str) -> str:
-    if wheel in PINS:
-        return PINS[wheel].version
-    try:
-        return version(wheel)
-    except PackageNotFoundError as error:
-        raise ValueError(f"the wheel {wheel!r} is not installed: install requirements.lock") from error
-
-
-def _format(manifest: WheelManifest | None) -> str:
-    if manifest is None:
-        return "no such wheel"
+def _format(manifest: WheelManifest) -> str:
     return f"{manifest.wheel} {manifest.version} ({manifest.num_rows} rows, sha256 {manifest.sha256[:12]})"

@@ -6,10 +6,7 @@ Removed rows are counted. `repro.data.mined.splits` later divides the rows into 
 from __future__ import annotations
 
 import gc
-import os
-import pickle
-import subprocess
-import sys
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -28,6 +25,8 @@ from repro.data.mined.sources import (
 from repro.data.pairs import Row
 from repro.data.wording import has_fair_length, keep_words
 
+# about 80 WordPiece tokens of prose, which is more than the models of both scales read
+MAX_DOCUMENT_WORDS = 64
 Miner = Callable[[], Iterable[Row]]
 
 MINERS: dict[str, Miner] = {
@@ -48,13 +47,6 @@ ADDED: dict[str, Miner] = {
     schemas.CONTAINERS: schemas.mine_containers,
 }
 """Additional sources of the corpus `wide`, from wheels that are not installed."""
-
-
-_MINING_SCRIPT = """
-import pickle, sys
-from repro.data.mined.mining import mine
-pickle.dump(mine(sys.argv[1]), sys.stdout.buffer)
-"""
 
 
 class Mined(NamedTuple):
@@ -84,21 +76,22 @@ def mine_rows(source: str, rows: Iterable[Row]) -> Mined:
     return Mined(source, clean, dict(removed))
 
 
+def cut_document(row: Row) -> Row:
+    """Truncate the document of a row to `MAX_DOCUMENT_WORDS` words."""
+    return row._replace(document=" ".join(row.document.split()[:MAX_DOCUMENT_WORDS]))
+
+
+def hash_rows(rows: Iterable[Row]) -> str:
+    """Return the sha256 of ids, texts and domains in order."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(f"{row.id}\x1f{row.query}\x1f{row.document}\x1f{row.domain}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
 def mine_all() -> list[Mined]:
-    """Mine all sources in the order of `MINERS`. Docstrings, which take half of the time, run in a second process."""
-    command = [sys.executable, "-c", _MINING_SCRIPT, docstrings.SOURCE]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
-        try:
-            mined = {source: mine(source) for source in MINERS if source != docstrings.SOURCE}
-            output, _ = process.communicate()
-        except BaseException:
-            # otherwise leaving the block would wait for it
-            process.kill()
-            raise
-    # If the other process failed, mining again here raises the same error.
-    mined[docstrings.SOURCE] = pickle.loads(output) if process.returncode == 0 else mine(docstrings.SOURCE)
-    return [mined[source] for source in MINERS]
+    """Mine all sources in the order of `MINERS`."""
+    return [mine(source) for source in MINERS]
 
 
 def mine_added_sources() -> list[Mined]:

@@ -15,11 +15,8 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 from repro.storage.digests import hash_file
-from repro.storage.files import atomic_file
 from repro.storage.paths import get_home
 
-TIMEOUT_SECONDS = 900
-"""Timeout of the download of one wheel. The largest one has 43 MB."""
 # The same file on every machine. Its platform does not matter, because only text is read.
 PLATFORM_OPTIONS = ("--platform", "manylinux2014_x86_64", "--python-version", "3.13")
 
@@ -95,16 +92,12 @@ def list_missing_wheels() -> list[str]:
     return [package for package, pin in PINS.items() if not (get_wheels_folder() / pin.file).is_file()]
 
 
-def fetch_wheel(package: str) -> Path:
+def fetch_wheel(package: str, pin: Pin | None = None) -> Path:
     """Return the path of a pinned wheel, which pip fetches if it is missing. ValueError explains how to provide it."""
-    return fetch_pinned(package, PINS[package])
-
-
-def fetch_pinned(package: str, pin: Pin) -> Path:
-    """Return the path of a wheel, which pip fetches if it is missing. ValueError explains how to provide it."""
+    pin = pin or PINS[package]
     path = get_wheels_folder() / pin.file
     if not path.is_file():
-        _fetch(package, pin, path)
+        _fetch(f"{package}=={pin.version} --hash=sha256:{pin.sha256}", path)
     digest = hash_file(path)
     if digest != pin.sha256:
         raise ValueError(
@@ -114,39 +107,19 @@ def fetch_pinned(package: str, pin: Pin) -> Path:
     return path
 
 
-def _fetch(package: str, pin: Pin, path: Path) -> None:
-    get_wheels_folder().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=get_wheels_folder()) as folder:
-        error = _pip_download(f"{package}=={pin.version} --hash=sha256:{pin.sha256}", Path(folder))
-        if not (Path(folder) / pin.file).is_file():
+def _fetch(requirement: str, path: Path) -> None:
+    """Download the wheel of one requirement with pip."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=path.parent) as folder:
+        requirements = Path(folder) / "wheel.txt"
+        requirements.write_text(f"{requirement}\n", encoding="utf-8")
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += ["--only-binary=:all:", *PLATFORM_OPTIONS, "--requirement", str(requirements), "--dest", folder]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not (Path(folder) / path.name).is_file():
+            reason = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
             raise ValueError(
-                f"the wheel {pin.file} is not here, and pip could not fetch it ({error}): run this once where pip "
-                f"reaches a package index, or put the file into {get_wheels_folder()}"
+                f"the wheel {path.name} is not here, and pip could not fetch it ({reason}): run this once where pip "
+                f"reaches a package index, or put the file into {path.parent}"
             )
-        with atomic_file(path) as part:
-            (Path(folder) / pin.file).rename(part)
-
-
-def fetch_latest(package: str) -> Path:
-    """Fetch the latest wheel of a package, without a pin. Raises ValueError if there is none."""
-    get_wheels_folder().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=get_wheels_folder()) as folder:
-        error = _pip_download(package, Path(folder))
-        wheels = list(Path(folder).glob("*.whl"))
-        if not wheels:
-            raise ValueError(f"pip could not fetch {package} ({error})")
-        return wheels[0].replace(get_wheels_folder() / wheels[0].name)
-
-
-def _pip_download(requirement: str, folder: Path) -> str:
-    """Download the wheel of one requirement with pip. Return the last line of its errors."""
-    requirements = folder / "wheel.txt"
-    requirements.write_text(f"{requirement}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary=:all:", *PLATFORM_OPTIONS, "--requirement", str(requirements), "--dest", str(folder)]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return f"no end after {TIMEOUT_SECONDS} seconds"
-    lines = result.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit code {result.returncode}"
+        (Path(folder) / path.name).rename(path)

@@ -11,7 +11,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,8 +42,7 @@ from repro.data.paper.quirks import Quirks
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_folder, json_object, remove_dead_parts, write_json
-from repro.storage.lease import acquire_unless_alive, get_last_owner
-from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, get_imports_folder, is_imported
+from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 RECIPE = 13
@@ -132,15 +130,8 @@ def import_source(
         raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out")
     if split and not given:
         raise ValueError(f"--split {split}: there is no BEIR folder to evaluate on")
-    with ExitStack() as stack:
-        # The lease comes before the clean-up, which would otherwise remove the files of a running import.
-        lease_folder = get_imports_folder() / name / "owner"
-        lease = acquire_unless_alive(lease_folder)
-        if lease is None:
-            raise ValueError(f"{name!r} is being imported by {get_last_owner(lease_folder)}: wait for it")
-        stack.enter_context(lease)
-        remove_dead_parts(target)
-        part = stack.enter_context(atomic_folder(target, must_be_first=True))
+    remove_dead_parts(target)
+    with atomic_folder(target, must_be_first=True) as part:
         notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None) if given else []
         if given:
             write_given(part / GIVEN_FOLDER, name, given)
@@ -152,7 +143,7 @@ def import_source(
             if not given or (is_beir(source) and evaluate_on is not None):
                 write_documents(source, folder, name=name, columns=columns)
         else:
-            language = language or detect_language([text for _, each in given for text in each.documents[:1000]])
+            language = language or detect_language([text for _, each in given for text in each.documents])
         digest = _compute_digest(list_content_files(part), [RECIPE, language, *sorted(hold_out)])
         metadata = {"digest": digest, "held_out_domains": hold_out, "recipe": RECIPE, "language": language}
         write_json(part / CORPUS_FILE, {**metadata, "notes": notes})

@@ -25,7 +25,7 @@ from repro.data.columns import ACCEPTED, Columns
 from repro.data.filters import SeenKeys, hash_texts
 from repro.data.folders import is_beir, list_pair_files
 from repro.data.labels import Labels, read_labels, split_by_label
-from repro.data.own.languages import detect_language
+from repro.data.own.languages import detect_language, space_evenly
 from repro.data.pairs import Row, make_id, read_pairs, write_columns, write_pairs
 from repro.data.readers import ForeignRow, UsedColumns, explain_unread, read_beir_pairs, read_foreign_rows
 from repro.data.wording import is_empty
@@ -104,7 +104,8 @@ def import_pairs(
     audit.notes = _describe_source(source, used, labels)
     if not audit.num_kept:
         raise ValueError(f"{source} has no pair to train on: {'; '.join([audit.describe_rows(), *audit.notes])}")
-    audit.language = language or detect_language(blocks.sample)
+    pairs = read_pairs(folder / PAIRS_FILE)
+    audit.language = language or detect_language(pairs.texts("document", space_evenly(len(pairs))))
     if blocks.num_characters[0] >= SWAPPED_RATIO * blocks.num_characters[1]:
         audit.notes.append(
             "warning: queries are longer than documents: are the columns the right way round? If not, name them with "
@@ -153,7 +154,6 @@ class _Blocks:
     audit: Audit
     counts: Counter[str] = field(default_factory=Counter)
     domains: set[str] = field(default_factory=set)
-    sample: list[str] = field(default_factory=list)
     num_characters: list[int] = field(default_factory=lambda: [0, 0])
     seen: SeenKeys = field(default_factory=SeenKeys)
 
@@ -186,7 +186,6 @@ class _Blocks:
         negatives = self._select_negatives(rows)
         self.audit.num_with_negatives += sum(map(bool, negatives))
         self.domains.update(row.domain or self.name for row in rows)
-        self.sample += [row.document for row in rows[: PAIRS_PER_BLOCK - len(self.sample)]]
         for side, texts in enumerate(_split_sides(rows)):
             self.num_characters[side] += sum(map(len, texts))
         return {

@@ -1,4 +1,4 @@
-"""Detect the language of a user's texts by their stop words."""
+"""Stop words of languages, and detection of the language of a user's texts by them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import cache
 from repro.data.wording import get_package_folder
 
 ENGLISH = "english"
+MAX_TEXTS = 8_192
 MIN_STOP_WORD_SHARE = 0.1
 """Least share of stop words from which another language than English is detected."""
 LANGUAGES = (
@@ -21,19 +22,27 @@ LANGUAGES = (
 
 
 @cache
-def _load_stop_words() -> dict[str, frozenset[str]]:
+def load_stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of a language, or none if bm25s has no list of them."""
     # run as a file, because bm25s loads JAX when it is imported
     lists = runpy.run_path(str(get_package_folder("bm25s") / "stopwords.py"))
-    names = {language: "EN_PLUS" if language == ENGLISH else language.upper() for language in LANGUAGES}
-    return {language: frozenset(lists[f"STOPWORDS_{name}"]) for language, name in names.items()}
+    name = "en" if language == ENGLISH else language
+    return frozenset(lists.get(f"STOPWORDS_{name.upper()}", ()))
+
+
+def space_evenly(count: int) -> range:
+    """Return at most `MAX_TEXTS` evenly spaced rows of `count`, because the first texts may be of one domain."""
+    return range(0, count, 1 + count // MAX_TEXTS)
 
 
 def detect_language(texts: Sequence[str]) -> str:
     """Return the language with the largest share of stop words in `texts`. English if no other one is clear."""
-    words = Counter(word for text in texts for word in re.findall(r"[^\W\d_]+", text.casefold()))
+    sample = (texts[row] for row in space_evenly(len(texts)))
+    words = Counter(word for text in sample for word in re.findall(r"[^\W\d_]+", text.casefold()))
     total = max(1, words.total())
     shares = {
-        language: sum(words[word] for word in stop_words) / total for language, stop_words in _load_stop_words().items()
+        language: sum(words[word] for word in load_stop_words("en_plus" if language == ENGLISH else language)) / total
+        for language in LANGUAGES
     }
     best = max(shares, key=lambda language: shares[language])
     return best if shares[best] >= MIN_STOP_WORD_SHARE and shares[best] > shares[ENGLISH] else ENGLISH
