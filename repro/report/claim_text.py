@@ -8,7 +8,7 @@ from itertools import chain
 
 from repro.report.artefacts import judgements
 from repro.report.names import find_artefact
-from repro.report.tables import format_in_unit, format_interval, format_seeds, list_remarks
+from repro.report.tables import format_effect, format_in_unit, format_seeds, list_remarks
 from repro.spec import (
     Claim,
     Correlation,
@@ -113,11 +113,8 @@ def _format_rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> Iterator[tuple[str, str]]:
     unit = judged.unit
-    effect = f"{name}: {format_in_unit(comparison.effect, unit)}"
-    if comparison.low is None:
-        yield "effect", " ".join(filter(None, (effect, unit.name))) + ", without an interval"
-    else:
-        yield "effect", f"{effect} {format_interval(comparison, unit)} {unit.name}".rstrip()
+    effect = f"{name}: {format_effect(comparison, unit)} {unit.name}".rstrip()
+    yield "effect", effect if comparison.low is not None else f"{effect}, without an interval"
     if len(comparison.by_seed) == len(judged.seeds) > 0:
         effects = zip(judged.seeds, comparison.by_seed, strict=True)
         yield "per seed", ", ".join(f"{seed}: {format_in_unit(value, unit)}" for seed, value in effects)

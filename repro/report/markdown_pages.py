@@ -13,9 +13,8 @@ from repro.report.coverage import make_coverage_table
 from repro.report.formats import as_markdown, as_markdown_table
 from repro.report.gallery import make_gallery
 from repro.report.tables import (
+    format_effect,
     format_effect_range,
-    format_in_unit,
-    format_interval,
     group_by_paper,
     make_claims_view,
     sort_judgements,
@@ -85,12 +84,11 @@ def _format_first_effect(judgements: Sequence[Judgement | None], page: str) -> s
     if judged is None:
         return ABSENT
     (comparison, *others), unit = judged.comparisons, judged.unit
-    effect = format_effect_range(judged) if others else format_in_unit(comparison.effect, unit)
+    text = format_effect_range(judged) if others else format_effect(comparison, unit)
     if page:
-        effect = f"[{effect}]({page}#{judged.claim.id})"
-    remarks = [] if others else [format_interval(comparison, unit)]
-    remarks += [] if unit.name == "points" else [unit.name]
-    return " ".join([effect, *remarks])
+        effect, bracket, interval = text.partition(" (")
+        text = f"[{effect}]({page}#{judged.claim.id}){bracket}{interval}"
+    return text if unit.name == "points" else f"{text} {unit.name}"
 
 
 LEDGERS = {MAIN: "docs/CLAIMS.md", "GTE": "docs/GTE.md", "MRL": "docs/MRL.md"}

@@ -169,8 +169,7 @@ def _format_brief_row(judged: Judgement) -> tuple[str, ...]:
     if len(judged.comparisons) > 1:
         effect = f"{len(judged.comparisons)}: {format_effect_range(judged)}"
     else:
-        (comparison,) = judged.comparisons
-        effect = f"{format_in_unit(comparison.effect, judged.unit)} {format_interval(comparison, judged.unit)}"
+        effect = format_effect(judged.comparisons[0], judged.unit)
     yours = f" (yours {format_in_unit(judged.yours[0], judged.unit)})" if judged.yours else ""
     unit = "" if judged.unit.name in ("", "points") else f" [{judged.unit.name}]"
     return judged.claim.id, judged.verdict, effect + yours, judged.claim.statement + unit
@@ -187,6 +186,12 @@ def format_claim_row(judged: Judgement) -> tuple[str, ...]:
     yours = ", ".join(format_in_unit(effect, unit) for effect in judged.yours)
     cells = (effects, intervals, threshold, format_seeds(judged), yours)
     return judged.claim.id, judged.verdict, *cells, format_claim(judged)
+
+
+def format_effect(comparison: Comparison, unit: Unit) -> str:
+    """Return an effect and its interval as text, for example "+0.43 (+0.27 to +0.60)". The interval may be missing."""
+    interval = "" if comparison.low is None else f" {format_interval(comparison, unit)}"
+    return format_in_unit(comparison.effect, unit) + interval
 
 
 def format_effect_range(judged: Judgement) -> str:
@@ -224,13 +229,8 @@ def list_remarks(judged: Judgement) -> list[str]:
         if ranges:
             remarks.append(f"interval over collections {', '.join(ranges)}")
     if judged.claim.blind is not None and judged.comparisons:
-        if judged.blind:
-            gain = format_in_unit(judged.blind.effect, unit)
-            if judged.blind.low is not None:
-                gain += f" {format_interval(judged.blind, unit)}"
-            remarks.append(f"minus context-blind {gain}")
-        else:
-            remarks.append("not attributable to context")
+        gain = f"minus context-blind {format_effect(judged.blind, unit)}" if judged.blind else ""
+        remarks.append(gain or "not attributable to context")
     return remarks
 
 
