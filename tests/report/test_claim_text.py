@@ -13,6 +13,7 @@ from repro.spec.registry import experiments, find_experiment
 from tests.commands import run_command
 
 
+@pytest.mark.usefixtures("judged_once")
 @pytest.mark.parametrize("artefact", ["table1", "context_emergence"])
 def test_explanation_agrees_with_ledger(artefact: str) -> None:
     """Verdict, threshold, effects and intervals are those of the judgement."""
@@ -56,6 +57,7 @@ def test_why_explains_a_claim() -> None:
     assert any("P.b" in line for line in explain_claim("T1.b", "mini"))
 
 
+@pytest.mark.usefixtures("judged_once")
 def test_why_names_other_scales() -> None:
     """Nothing is judged at `smoke`. The command has a scale that the claim declares, or is absent."""
     for judgement in chain.from_iterable(judgements(experiment, "smoke") for experiment in experiments()):

@@ -117,7 +117,7 @@ def test_pages_match_committed_records() -> None:
 
 @pytest.mark.usefixtures("judged_once")
 def test_csv_has_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, column in ((("show", "table3"), "origin"), (("check", "table1"), "claim")):
+    for words, column in ((("show", "table3"), "query"), (("check", "table1"), "claim")):
         app([*words, "--format", "csv"], standalone_mode=False)
         text = capsys.readouterr().out
         frame = pd.read_csv(io.StringIO(text), keep_default_na=False, dtype=str)
@@ -130,6 +130,8 @@ def test_csv_has_one_table(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("judged_once")
 def test_report_has_every_artefact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.cli.figures.draw_svg", lambda *drawn: '<svg width="90pt"/>')
+    monkeypatch.setattr("repro.cli.regenerate.draw_front_gains", lambda: {"light": '<svg width="90pt"/>'})
+    monkeypatch.setattr("repro.report.html.judge_results", lambda scale: [])
     app(["report", "--scale", "mini", "--out", str(tmp_path / "report.html")], standalone_mode=False)
     expected = {
         f"mini-{name}"
