@@ -240,17 +240,6 @@ def test_impossible_gpu_count_is_named() -> None:
     assert "measure='steps'" in line
 
 
-def test_impossible_first_phase_is_named() -> None:
-    """`plan` and `launch` refuse a first phase that the processes cannot share."""
-    phases = {"pretraining_corpus": "planted-tiny", "num_pretraining_epochs": 1, "pretraining_batch_size": 15}
-    run = base("smoke", **phases)
-    [line] = make_plan([run], NO_RECORDS, num_processes=2).impossible
-    assert "a batch of 15 cannot be shared" in line
-    profile = Profile(name="two", on="local", parameters={"cpus_per_task": 1, "tasks_per_node": 2})
-    with pytest.raises(ValueError, match="a batch of 15 cannot be shared"):
-        start([run], profile, sweep="t", progress=ignore)
-
-
 SMOKE = base("smoke", sampler="cluster", cluster_size=8)
 TOO_LARGE = replace(SMOKE, cluster_size=241)
 

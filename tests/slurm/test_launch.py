@@ -175,15 +175,6 @@ def test_container_wraps_python(fake_slurm: Path, tmp_path: Path) -> None:
         assert output.startswith("exec|--bind|/a b:/tmp|cde.sif|python3|-u|-m|submitit")
 
 
-def test_arrays_keep_the_throttle(fake_slurm: Path) -> None:
-    _, *arrays = write_scripts(*RUNS).values()
-    assert [re.search("--array=(.*)", script)[1] for script in arrays] == ["0-2%1", "0-2%1", "0-1%1"]
-    # If only two jobs may run in parallel, the third array waits for the first.
-    batches = order_batches(build_tasks(RUNS, PROFILE), max_array_size=3, num_at_once=2)
-    summaries = [(len(batch.tasks), batch.num_at_once, batch.after) for batch in batches]
-    assert summaries == [(1, 1, ""), (3, 1, ""), (3, 1, ""), (2, 1, "runs 1 of 3")]
-
-
 ALIKE = grid(RUNS[0], context_seed=(0, 1, 2))
 
 

@@ -1,19 +1,14 @@
 """REPRO_HOME and REPRO_DATA: an impossible folder is one line of error before anything starts. Facts of the platform."""
 
 import os
-import resource
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from repro.cli.common import EXIT_NOT_RUN
-from repro.storage import arrays, platform_info
-from repro.storage.arrays import allocate_array, map_to_fill
+from repro.storage import platform_info
 from repro.storage.paths import get_data_folder, get_home
-from repro.storage.platform_info import count_usable_cores, measure_free_bytes, measure_peak_bytes
-from repro.train.setup import measure_memory_bytes
+from repro.storage.platform_info import count_usable_cores, measure_free_bytes
 from tests.commands import get_exit_code
 
 
@@ -74,22 +69,6 @@ def test_quota_of_a_container_limits_cores(
     monkeypatch.setattr(platform_info, "CGROUPS", tmp_path / "groups")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(64))
     assert count_usable_cores() == expected
-
-
-def test_arrays_work_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remove_linux_calls(monkeypatch)
-    monkeypatch.setattr(arrays, "MAX_BYTES_IN_MEMORY", 0)
-    for array in (allocate_array((3, 5), "<i4", tmp_path), map_to_fill(tmp_path / "a.npy", (3, 5), "<i4")):
-        array[:] = 7
-        assert array.shape == (3, 5) and array.sum() == 105
-    assert np.load(tmp_path / "a.npy").shape == (3, 5)
-
-
-def test_peak_memory_is_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    monkeypatch.setattr("repro.storage.platform_info.RESIDENT_UNIT_BYTES", 1)
-    assert counted <= measure_peak_bytes() < 2 * counted
-    assert measure_memory_bytes(torch.device("cpu")) < 2 * counted
 
 
 def test_limit_of_a_job_bounds_free_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
