@@ -157,9 +157,12 @@ def _list_corpus_requirements(run: Run, *, is_scored: bool) -> list[Need]:
         except ValueError as error:
             if name not in list_source_names():
                 # local copies are separate requirements
-                reason = str(error)
-                needs.append(Need(f"data {name}", reason, lambda _, reason=reason: [reason]))
+                needs.append(_make_unfetchable_requirement(name, str(error)))
     return needs
+
+
+def _make_unfetchable_requirement(name: str, reason: str) -> Need:
+    return Need(f"data {name}", reason, lambda _: [reason])
 
 
 def _make_stage_requirement(stage: Stage) -> Need:
