@@ -33,8 +33,8 @@ PICTURES = Path("docs") / "pictures"
 MINI = "mini"
 SCALES = ("desk", "lab", MINI)
 """An artefact is shown at the first of these scales at which it has a published record."""
-MAX_TABLE_ROWS = 24
-"""Largest number of rows of a table on the page. Longer tables are available by `show`."""
+MAX_ROWS, MAX_OWN_ROWS = 24, 12
+"""Largest number of rows of a table on the page, and of one of our own. Longer tables are available by `show`."""
 FIELDS = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log", "mark"),
     *("is_panelled", "is_paired"),
@@ -176,7 +176,7 @@ def make_first_tables(experiment: Experiment, *, is_main: bool) -> Iterator[str]
         views = make_artefact_views(experiment, scale, with_yours=False)
         tables = [artefact for artefact in experiment.artefacts if isinstance(artefact, Table | Exhibit)]
         for view in (_drop_rows_without_records(views[artefact.name]) for artefact in tables):
-            if 0 < len(view.rows) <= MAX_TABLE_ROWS:
+            if 0 < len(view.rows) <= (MAX_ROWS if is_main or _is_in_paper(experiment) else MAX_OWN_ROWS):
                 yield as_markdown(view)
                 break
 
