@@ -192,14 +192,8 @@ def test_impossible_settings_train_nothing(changes: dict, message: str) -> None:
     assert not list(get_local_records().glob("*")) and not list(get_home().rglob("metrics.jsonl"))
 
 
-def test_killed_evaluation_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_evaluation_resumes(undisturbed: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluation that is killed in one of its searches repeats this one, and none of those before."""
-    run = replace(CONTEXTUAL, seed=8)
-    whole = execute(run, progress=ignore)
-    folder = run_folder(run_id(run))
-    assert not (folder / "kept").exists(), "a run with a record needs no cached parts"
-    for path in [*get_local_records().glob(f"{run_id(run)}*"), *(folder / "trec").rglob("*.gz")]:
-        path.unlink()
     searches, real_search = [], ModelSystem.search
 
     def search(self: ModelSystem, collection: Collection, kind: str) -> Any:
@@ -210,11 +204,12 @@ def test_killed_evaluation_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ModelSystem, "search", search)
     with pytest.raises(KeyboardInterrupt):
-        execute(run, progress=ignore)
-    resumed = execute(run, progress=ignore)
+        execute(CONTEXTUAL, progress=ignore)
+    resumed = execute(CONTEXTUAL, progress=ignore)
     assert len(searches) == len(set(searches)) + 1, "finished searches are not repeated"
-    assert resumed.provenance["suite"] == whole.provenance["suite"]
-    assert_same_record(resumed, whole)
+    assert not (run_folder(run_id(CONTEXTUAL)) / "kept").exists(), "a run with a record needs no cached parts"
+    assert resumed.provenance["suite"] == undisturbed.provenance["suite"]
+    assert_same_record(resumed, undisturbed)
 
 
 def test_cache_depends_on_weights(tmp_path: Path) -> None:
