@@ -114,14 +114,13 @@ def run_artefact_module(name: str) -> int:
 
 @app.command("list")
 def list_artefacts(as_json: AsJson = False) -> None:
-    """List the artefacts with their titles and numbers of runs per scale."""
+    """List the artefacts with their titles and numbers of claims."""
     rows: list[dict[str, Any]] = [
         {
             "artefact": name,
             "experiment": experiment.number,
             "title": format_title(experiment, exhibit),
             "claims": [claim.id for claim in experiment.claims],
-            "num_runs": {scale: len(set(experiment.runs(scale))) for scale in ORDER},
         }
         for name, (experiment, exhibit) in artefacts().items()
     ]
