@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repro.data.beir import Retrieval, load_beir, load_suite
-from repro.data.mined.manifests import verify_manifests
+from repro.data.mined.manifests import verify_manifests, write_manifests
 from repro.data.mined.mining import mine
 from repro.data.mined.splits import TEST_DATASETS, TRAINING_SOURCES, VALIDATION_DATASETS, get_split
 from repro.data.pairs import Pairs, read_pairs
@@ -90,8 +90,11 @@ def test_evaluated_texts_are_distinct(suites: dict[str, list[Retrieval]]) -> Non
             assert len({keep_words(text) for text in texts}) == len(texts), collection.name
 
 
-def test_moved_source_is_refused() -> None:
+def test_moved_source_is_refused(tmp_path: Path) -> None:
     mined = mine("diagnoses")
+    moved = mined._replace(rows=mined.rows[1:])
     verify_manifests([mined])
     with pytest.raises(ValueError, match="diagnoses: simple-icd-10-cm "):
-        verify_manifests([mined._replace(rows=mined.rows[1:])])
+        verify_manifests([moved])
+    write_manifests([moved], tmp_path)
+    verify_manifests([moved], tmp_path)
