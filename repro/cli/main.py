@@ -289,7 +289,8 @@ def _show_experiment(experiment: Experiment, names: Sequence[str], scale: str, f
         if format != "csv" or name in names:
             render(views[name], format)
     if experiment.claims and format == "text":
-        artefact, summary = experiment.artefact_names[0], format_summary_line(judgements(experiment, scale))
+        artefact = next((name for name in names if name in views), experiment.artefact_names[0])
+        summary = format_summary_line(judgements(experiment, scale))
         render_line(f"Claims of {artefact} in the published records: {summary}. `repro check {artefact}` lists them.")
 
 
