@@ -163,10 +163,6 @@ class RandomTexts:
         """Return the texts of these rows."""
         return [self._texts[row] for row in rows.tolist()]
 
-    def text_lengths(self, block: slice) -> np.ndarray:
-        """Return the number of characters of each text of a block."""
-        return np.full(len(self._texts[block]), CHARACTERS)
-
     def release_pages(self) -> None:
         """Do nothing, because the texts are in memory."""
 

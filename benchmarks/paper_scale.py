@@ -142,7 +142,7 @@ def read_texts(options: argparse.Namespace) -> Result:
     """Read a quarter of the documents with a cold cache, and return bytes from the disk and seconds per document.
 
     Stored order, windows of a quarter that are sorted by length, and order of length of all texts. The last was the order
-    of the embedding stage. The file is as large as four windows, and the paper's as large as 228.
+    of the embedding stage. The file is as large as four windows, and the paper's as large as 1,800.
     """
     from repro.batches import surrogate
     from repro.data.pairs import TextColumn
