@@ -10,7 +10,7 @@ from typing import Any
 from repro.data.beir import HEADLINE
 from repro.evaluate.contexts import KINDS
 from repro.records.store import Record, list_records
-from repro.report.view import View, format_mean
+from repro.report.view import Number, View, format_mean
 from repro.spec import FIELDS, Run
 from repro.spec.identity import get_setting_id, run_id
 from repro.storage.paths import get_local_records, get_published_records
@@ -83,7 +83,7 @@ def find_varying_fields(runs: Sequence[Run]) -> dict[str, list[str]]:
     }
 
 
-def _list_variant_scores(records: Sequence[Record], datasets: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _list_variant_scores(records: Sequence[Record], datasets: Sequence[str]) -> list[tuple[str, list[Number]]]:
     """Return each variant with a score, for one run or for all seeds of a setting, and its cells.
 
     The name of a variant is empty for in-corpus context.
