@@ -142,7 +142,7 @@ class Job:
     def _begin(self, item: WorkItem, state: JobState) -> None:
         if item.is_cancelled:
             raise Stopped(CANCELLED)
-        if state.num_in_vain > self.max_requeues:
+        if state.num_without_progress > self.max_requeues:
             raise RuntimeError(describe_interruptions(state, self.max_requeues))
         # The digest of files, because git may be unavailable.
         if self.source and self.source != compute_source_digest():
@@ -174,7 +174,7 @@ class Job:
 def _continue_counters(item: WorkItem, where: JobState, progress: Callable[[], int]) -> JobState:
     """Return the state of this attempt with the counters of the last one."""
     last = item.read() or JobState(state="done")
-    counters = ("num_interruptions", "num_in_vain", "reached", "reason")
+    counters = ("num_interruptions", "num_without_progress", "num_steps", "reason")
     state = replace(where, **{name: getattr(last, name) for name in counters})
     # The lease of a run is held by this job, so only a stage can have another owner.
     has_other_owner = item.kind == "stage" and get_live_owner(item.lease_folder) is not None
@@ -184,19 +184,19 @@ def _continue_counters(item: WorkItem, where: JobState, progress: Callable[[], i
     return state
 
 
-def _count_interruption(state: JobState, reached: int) -> JobState:
-    """Return the state with one more interruption, which is in vain if the run made no progress since the last one."""
+def _count_interruption(state: JobState, num_steps: int) -> JobState:
+    """Return the state with one more interruption, and whether the run made progress since the last one."""
     return replace(
         state,
         num_interruptions=state.num_interruptions + 1,
-        num_in_vain=0 if reached > state.reached else state.num_in_vain + 1,
-        reached=reached,
+        num_without_progress=0 if num_steps > state.num_steps else state.num_without_progress + 1,
+        num_steps=num_steps,
     )
 
 
 def describe_interruptions(state: JobState, max_requeues: int) -> str:
     """Describe how often a job was interrupted without progress."""
-    count = f"interrupted {state.num_in_vain} times without progress, the limit is {max_requeues}"
+    count = f"interrupted {state.num_without_progress} times without progress, the limit is {max_requeues}"
     return f"{count}; the last: {state.reason}"
 
 

@@ -89,7 +89,7 @@ class SubmittedJob:
         if last is None or last.state != "interrupted":
             return False
         # Counted since the last progress, so a long run that is preempted often is never given up.
-        if last.num_in_vain > self.job.max_requeues:
+        if last.num_without_progress > self.job.max_requeues:
             item.write(replace(last, state="failed", reason=describe_interruptions(last, self.job.max_requeues)))
             return False
         # A stage starts over, so it would reach its time limit again. After any other SIGTERM the job was cancelled, or

@@ -22,8 +22,8 @@ class JobState:
     # Interruptions since the last launch that reset the counters.
     num_interruptions: int = 0
     # The most recent of them, without progress in between.
-    num_in_vain: int = 0
-    reached: int = 0  # training steps completed at the last interruption
+    num_without_progress: int = 0
+    num_steps: int = 0  # training steps completed at the last interruption
     job_id: str = ""  # Slurm job id, empty for a local job
     host: str = ""
     log: str = ""

@@ -107,8 +107,8 @@ def test_private_names_stay_in_their_file() -> None:
                 assert not crossing, f"{path}: {crossing}"
 
 
-def test_analyses_read_collections_with_quirks() -> None:
-    """Quirks handle splits, missing documents and self-hits. `load_beir` alone does not."""
+def test_analyses_read_collections_with_rules() -> None:
+    """CollectionRules handle splits, missing documents and self-hits. `load_beir` alone does not."""
     analyses = (ROOT / "repro" / "analyses").glob("*.py")
     assert not [path.name for path in analyses if "load_beir" in path.read_text()]
 

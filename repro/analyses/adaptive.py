@@ -29,7 +29,7 @@ from repro.analyses import Measured
 from repro.data.beir import HEADLINE, MEAN, group_datasets
 from repro.evaluate.collections import (
     Collection,
-    apply_hit_quirks,
+    apply_collection_rules,
     describe_datasets,
     read_collections,
     score_headline,
@@ -153,4 +153,4 @@ def search_route(
         query: {retrieval.document_ids[row]: float(value) for row, value in zip(rows, scores, strict=True)}
         for query, rows, scores in zip(retrieval.query_ids, rows_QC.tolist(), scores_QC.tolist(), strict=True)
     }
-    return score_headline(apply_hit_quirks(hits, collection, DEPTH), collection), seconds
+    return score_headline(apply_collection_rules(hits, collection, DEPTH), collection), seconds

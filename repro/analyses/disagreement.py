@@ -73,7 +73,7 @@ def _find_known_documents(members: list[Collection]) -> tuple[list[set[int]], np
         for query_id in retrieval.query_ids:
             grades = retrieval.judgements.get(query_id, {})
             relevant.append({row_by_id[key] for key, grade in grades.items() if grade > 0 and key in row_by_id})
-            is_removed = collection.quirks.removes_self_hits and query_id not in grades
+            is_removed = collection.rules.removes_self_hits and query_id not in grades
             own_rows.append(row_by_id.get(query_id, -1) if is_removed else -1)
         first_row += len(retrieval.document_ids)
     return relevant, np.array(own_rows)

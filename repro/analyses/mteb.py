@@ -100,8 +100,8 @@ def list_tasks(inputs: Inputs) -> list[Any]:
     tasks: list[Any] = list_offline_tasks(families)
     for task in tasks:
         if collection := collections.get(task.metadata.name.removesuffix(RERANKED_ENDING)):
-            task.ignore_identical_ids = collection.quirks.removes_self_hits
-            if collection.quirks.asks_on_both_sides:
+            task.ignore_identical_ids = collection.rules.removes_self_hits
+            if collection.rules.asks_on_both_sides:
                 BOTH_SIDES.add(task.metadata.name)
     return tasks
 

@@ -35,7 +35,7 @@ import numpy as np
 from repro.analyses import Measured
 from repro.analyses.retrieval import choose_encoder
 from repro.data.beir import Retrieval, Suite
-from repro.data.paper.quirks import Quirks
+from repro.data.paper.collection_rules import CollectionRules
 from repro.evaluate.adaptation import (
     DEFAULT_SHRINKAGE,
     SHRINKAGES,
@@ -144,7 +144,7 @@ def format_training_text(inputs: Inputs, count: int) -> Collection:
     order = make_rng(inputs.run.context_seed, "adaptation", "drawn pairs").permutation(len(inputs.pairs))
     texts = list(dict.fromkeys(inputs.pairs.texts("document", order[: 2 * count])))[:count]
     ids = tuple(map(str, range(len(texts))))
-    return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), Quirks())
+    return Collection(Retrieval(TRAINING_TEXT, ids, tuple(texts), (), (), {}), CollectionRules())
 
 
 def apply_all_adaptations(

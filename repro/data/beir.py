@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from repro.data.folders import is_beir, list_entries, list_splits
 from repro.data.lines import iter_lines, list_json_rows
-from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.paper.collection_rules import CollectionRules, find_rules, read_rules
 from repro.data.wording import is_empty
 from repro.storage.files import json_object
 from repro.text import count_noun, shorten
@@ -79,13 +79,13 @@ class Retrieval:
 class SuiteDataset(NamedTuple):
     """One collection of a suite, and the family whose mean it enters.
 
-    If `quirks` is None, the peculiarities of a known collection with this name apply.
+    If `rules` is None, the peculiarities of a known collection with this name apply.
     """
 
     name: str
     family: str
     path: Path
-    quirks: Quirks | None = None
+    rules: CollectionRules | None = None
     part_of: str = ""
     """The dataset that it is a part of, such as CQADupStack for a forum. All parts count once in the suite's mean."""
 
@@ -152,46 +152,46 @@ def load_beir(folder: Path, split: str = "test", *, lacks_documents: bool = Fals
     )
 
 
-def note_unjudged_queries(quirks: Quirks, retrieval: Retrieval) -> Quirks:
+def note_unjudged_queries(rules: CollectionRules, retrieval: Retrieval) -> CollectionRules:
     """Add the number of dropped queries to the note of a collection's peculiarities."""
     if not retrieval.num_unjudged:
-        return quirks
+        return rules
     queries = count_noun(retrieval.num_unjudged, "query", "queries")
     note = f"{queries} without a judgement in any split left out, as BEIR's own loader does"
-    return replace(quirks, says=f"{quirks.says}; {note}" if quirks.says else note)
+    return replace(rules, note=f"{rules.note}; {note}" if rules.note else note)
 
 
-def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, Quirks]:
+def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, CollectionRules]:
     """Read a dataset of a suite under its name in the suite. Return it with its peculiarities.
 
     The peculiarities of a known name apply only if the content matches them. Raises ValueError as `load_beir`.
     """
-    if dataset.quirks is None:
-        retrieval, quirks = load_known_collection(dataset.path, dataset.name, find_quirks(dataset.name))
+    if dataset.rules is None:
+        retrieval, rules = load_known_collection(dataset.path, dataset.name, find_rules(dataset.name))
     else:
-        quirks = dataset.quirks
-        retrieval = load_beir(dataset.path, quirks.split, lacks_documents=quirks.lacks_documents)
-    return replace(retrieval, name=dataset.name), note_unjudged_queries(quirks, retrieval)
+        rules = dataset.rules
+        retrieval = load_beir(dataset.path, rules.split, lacks_documents=rules.lacks_documents)
+    return replace(retrieval, name=dataset.name), note_unjudged_queries(rules, retrieval)
 
 
-def load_known_collection(folder: Path, name: str, quirks: Quirks) -> tuple[Retrieval, Quirks]:
+def load_known_collection(folder: Path, name: str, rules: CollectionRules) -> tuple[Retrieval, CollectionRules]:
     """Read a folder with the name of a known collection. Return it with those peculiarities that match the content."""
-    retrieval = load_beir(folder, quirks.split, lacks_documents=quirks.lacks_documents)
-    matched = match_quirks(quirks, replace(retrieval, name=name))
+    retrieval = load_beir(folder, rules.split, lacks_documents=rules.lacks_documents)
+    matched = match_rules(rules, replace(retrieval, name=name))
     # The name suggested lenient reading, but the content is another collection: read it again, strictly.
-    if quirks.lacks_documents and not matched.lacks_documents:
+    if rules.lacks_documents and not matched.lacks_documents:
         retrieval = load_beir(folder, matched.split)
     return retrieval, matched
 
 
-def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
+def match_rules(rules: CollectionRules, retrieval: Retrieval) -> CollectionRules:
     """Return the peculiarities of a known collection if its content matches them, otherwise a note.
 
     A collection matches if its queries are documents: most queries with the id of a document have its text, and no
     query judges the document with its own id.
     """
-    if not quirks.removes_self_hits:
-        return quirks
+    if not rules.removes_self_hits:
+        return rules
     documents = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
     queries = dict(zip(retrieval.query_ids, retrieval.queries, strict=True))
     common_ids = [query_id for query_id in queries if query_id in documents]
@@ -199,12 +199,14 @@ def match_quirks(quirks: Quirks, retrieval: Retrieval) -> Quirks:
     num_equal = sum(_normalise(queries[common_id]) in _normalise(documents[common_id]) for common_id in common_ids)
     # A name is not enough. Removing hits from an unrelated collection would silently change its scores.
     if common_ids and not num_self_judged and 2 * num_equal > len(common_ids):
-        return quirks
+        return rules
     if num_self_judged:
         reason = f"{num_self_judged} queries judge the document of their own id"
     else:
         reason = f"of {len(common_ids)} queries with the id of a document, {num_equal} have its text"
-    return Quirks(says=f"named {retrieval.name}, but {reason}: read like any other collection, no hits are removed")
+    return CollectionRules(
+        note=f"named {retrieval.name}, but {reason}: read like any other collection, no hits are removed"
+    )
 
 
 def _normalise(text: str) -> str:
@@ -293,7 +295,7 @@ def write_suite(
     folder: Path,
     name: str,
     datasets: Sequence[tuple[str, str]],
-    quirks: Mapping[str, Quirks] | None = None,
+    rules: Mapping[str, CollectionRules] | None = None,
     part_of: Mapping[str, str] | None = None,
 ) -> None:
     """Write suite.json. Each dataset is the sub-folder with its name.
@@ -302,7 +304,7 @@ def write_suite(
         folder: Folder of the suite.
         name: Name of the suite.
         datasets: Name and family of each dataset.
-        quirks: Peculiarities of each dataset. Default: those of a known collection with its name.
+        rules: Peculiarities of each dataset. Default: those of a known collection with its name.
         part_of: For datasets that are parts of another one, its name.
     """
     rows: list[dict[str, Any]] = []
@@ -310,8 +312,8 @@ def write_suite(
         row: dict[str, Any] = {"name": dataset, "family": family}
         if part_of and part_of.get(dataset):
             row["part_of"] = part_of[dataset]
-        if quirks is not None:
-            row["quirks"] = quirks[dataset].changed()
+        if rules is not None:
+            row["quirks"] = rules[dataset].changed()
         rows.append(row)
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"name": name, "datasets": rows}, indent=1, ensure_ascii=False)
@@ -332,8 +334,8 @@ def load_suite(folder: Path) -> Suite:
             # a family is not a folder, so it may have spaces, as "cqadupstack set"
             for checked_name in (name, family.replace(" ", "_") if isinstance(family, str) else family):
                 check_name(checked_name, str(path))
-            quirks = Quirks(**row["quirks"]) if "quirks" in row else None
-            datasets.append(SuiteDataset(name, family, folder / name, quirks, row.get("part_of") or ""))
+            rules = read_rules(row["quirks"]) if "quirks" in row else None
+            datasets.append(SuiteDataset(name, family, folder / name, rules, row.get("part_of") or ""))
     except (KeyError, TypeError) as error:
         raise ValueError(
             f'{path} is malformed ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}'

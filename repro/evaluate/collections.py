@@ -1,4 +1,4 @@
-"""Load and search the collections of a suite, with the known quirks of each dataset applied and noted."""
+"""Load and search the collections of a suite, with the known rules of each dataset applied and noted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets, load_dataset
-from repro.data.paper.quirks import Quirks
+from repro.data.paper.collection_rules import CollectionRules
 from repro.data.wording import is_empty
 from repro.evaluate.retrieval import Hits, Matrix, remove_self_hits, score, search
 
@@ -27,15 +27,15 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Collection:
-    """A loaded collection and the quirks that its scoring respects."""
+    """A loaded collection and the rules that its scoring respects."""
 
     retrieval: Retrieval
-    quirks: Quirks
+    rules: CollectionRules
 
     @property
     def document_role(self) -> str:
         """The prompt role of documents and context documents."""
-        return self.quirks.document_role
+        return self.rules.document_role
 
     def embed(self, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
         """Return the vectors of the queries and of the documents under the encoder's current context."""
@@ -48,15 +48,15 @@ class Collection:
     @property
     def num_extra_hits(self) -> int:
         """Number of additional hits to request, because self-hits are removed afterwards."""
-        return int(self.quirks.removes_self_hits)
+        return int(self.rules.removes_self_hits)
 
     @property
     def notes(self) -> list[str]:
         """Notes that a reader of the scores needs."""
         retrieval = self.retrieval
         num_judged = len(retrieval.judgements)
-        quirks = self.quirks.describe_quirks(num_judged)
-        notes = [quirks] if quirks else []
+        rules = self.rules.describe(num_judged)
+        notes = [rules] if rules else []
         document_ids = set(retrieval.document_ids)
         missing = {document_id for grades in retrieval.judgements.values() for document_id in grades} - document_ids
         if missing:
@@ -71,7 +71,7 @@ class Collection:
             if num_empty:
                 notes.append(f"{num_empty} of {len(texts)} {side} are empty")
         num_self_hits = sum(query_id in document_ids for query_id in retrieval.query_ids)
-        if num_self_hits and not self.quirks.removes_self_hits:
+        if num_self_hits and not self.rules.removes_self_hits:
             notes.append(
                 f"{num_self_hits} of {len(retrieval.query_ids)} queries have the id of a document, which counts here as "
                 "any other; BEIR's own tools take it out of that query's ranking"
@@ -81,11 +81,11 @@ class Collection:
     @property
     def provenance(self) -> dict[str, Any]:
         """The description of the collection for a record."""
-        return {"num_queries": len(self.retrieval.judgements), "split": self.quirks.split, "quirks": self.notes}
+        return {"num_queries": len(self.retrieval.judgements), "split": self.rules.split, "quirks": self.notes}
 
 
 def read_collections(suite: Suite) -> dict[str, Collection]:
-    """Return each dataset of a suite by name, with its own quirks or those known for its name."""
+    """Return each dataset of a suite by name, with its own rules or those known for its name."""
     return {dataset.name: Collection(*load_dataset(dataset)) for dataset in suite.datasets}
 
 
@@ -103,10 +103,10 @@ def describe_datasets(suite: Suite, collections: Mapping[str, Collection]) -> li
 def search_collection(
     collection: Collection, queries_QH: Matrix, documents_DH: Matrix, k: int, candidates: Hits | None = None
 ) -> Hits:
-    """Return the k best documents per query, or per query's candidates, without self-hits if the quirks exclude them."""
+    """Return the k best documents per query, or per query's candidates, without self-hits if the rules exclude them."""
     retrieval, num_hits = collection.retrieval, k + collection.num_extra_hits
     run = search(queries_QH, documents_DH, retrieval.query_ids, retrieval.document_ids, num_hits, candidates)
-    return apply_hit_quirks(run, collection, k)
+    return apply_collection_rules(run, collection, k)
 
 
 def score_headline(run: Hits, collection: Collection) -> np.ndarray:
@@ -129,6 +129,6 @@ def summarise_scores(
     return metrics, {path: np.concatenate(values).astype(np.float32) for path, values in scores.items()}
 
 
-def apply_hit_quirks(run: Hits, collection: Collection, k: int) -> Hits:
-    """Return the k best hits per query, without self-hits if the quirks of the collection exclude them."""
-    return remove_self_hits(run, k, collection.retrieval.judgements) if collection.quirks.removes_self_hits else run
+def apply_collection_rules(run: Hits, collection: Collection, k: int) -> Hits:
+    """Return the k best hits per query, without self-hits if the rules of the collection exclude them."""
+    return remove_self_hits(run, k, collection.retrieval.judgements) if collection.rules.removes_self_hits else run

@@ -17,7 +17,7 @@ import numpy as np
 from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
 from repro.data.beir import Suite
 from repro.data.own.imported import find_imported
-from repro.evaluate.collections import Collection, apply_hit_quirks, read_collections, search_collection
+from repro.evaluate.collections import Collection, apply_collection_rules, read_collections, search_collection
 from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, search_bm25, write_run
 from repro.spec import Run
 from repro.storage.paths import is_imported
@@ -69,7 +69,7 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
 
 def _search_with_bm25(options: Mapping[str, Any], collection: Collection, k: int) -> Hits:
     hits, _ = search_bm25(collection.retrieval, k + collection.num_extra_hits, **options)
-    return apply_hit_quirks(hits, collection, k)
+    return apply_collection_rules(hits, collection, k)
 
 
 def _search_with_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:

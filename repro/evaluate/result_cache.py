@@ -59,7 +59,7 @@ class ResultCache:
             "system": dict(self.system),
             "kind": kind,
             "collection": self._get_digest(collection.retrieval),
-            "quirks": repr(collection.quirks),
+            "quirks": repr(collection.rules),
             "source": None if source is None else self._get_digest(source),
         }
         return self.folder / f"{collection.retrieval.name}-{kind}-{hash_json(inputs)[:KEY_LENGTH]}.json"

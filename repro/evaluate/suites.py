@@ -27,7 +27,7 @@ from repro.evaluate.adaptation import (
     make_whitened_view,
     make_whitening_map,
 )
-from repro.evaluate.collections import Collection, Encoder, apply_hit_quirks, describe_datasets, read_collections
+from repro.evaluate.collections import Collection, Encoder, apply_collection_rules, describe_datasets, read_collections
 from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
@@ -435,7 +435,7 @@ def _score_collection(
 ) -> CachedResult:
     """Search a collection, score the run, and cache the result."""
     run, provenance = system.search(collection, kind)
-    run = apply_hit_quirks(run, collection, TOP_K)
+    run = apply_collection_rules(run, collection, TOP_K)
     run_path = _get_run_path(suite, collection, kind, outputs)
     # The run comes before its cached result, which holds the digest of the run.
     if run_path is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from repro.data.beir import Retrieval, get_legal_name
-from repro.data.paper.quirks import find_quirks
+from repro.data.paper.collection_rules import find_rules
 from repro.evaluate.collections import Encoder
 from repro.evaluate.contexts import draw_context
 from repro.model.contextual import ContextualModel
@@ -44,7 +44,7 @@ class BeirModel:
         """
         # as `repro evaluate` calls a folder, because the draw depends on the name
         name = get_legal_name(name)
-        self.document_role = find_quirks(name).document_role
+        self.document_role = find_rules(name).document_role
         if isinstance(self.model, ContextualModel):
             source = None
             if corpus is not None:

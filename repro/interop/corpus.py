@@ -28,7 +28,7 @@ from repro.data.columns import ACCEPTED, match_names
 from repro.data.folders import list_splits
 from repro.data.lines import iter_lines
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
-from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.data.readers import iter_rows
 from repro.data.wording import normalize_text
 from repro.spec import MTEB_SUITES, base
@@ -57,14 +57,14 @@ class Corpus:
         if self.kind == "imported":
             if not find_imported(self.name).only_evaluates:
                 return "document"
-            quirks = [dataset.quirks or Quirks() for dataset in load_suite(self.path / GIVEN_FOLDER).datasets]
-            return quirks[0].document_role if len({each.document_role for each in quirks}) == 1 else "document"
-        quirks_of_name = find_quirks(self.name)
-        files = [self.path / "queries.jsonl", self.path / "qrels" / f"{quirks_of_name.split}.tsv"]
-        if not (self.kind == "beir" and quirks_of_name.asks_on_both_sides and all(map(Path.is_file, files))):
+            rules = [dataset.rules or CollectionRules() for dataset in load_suite(self.path / GIVEN_FOLDER).datasets]
+            return rules[0].document_role if len({each.document_role for each in rules}) == 1 else "document"
+        rules_of_name = find_rules(self.name)
+        files = [self.path / "queries.jsonl", self.path / "qrels" / f"{rules_of_name.split}.tsv"]
+        if not (self.kind == "beir" and rules_of_name.asks_on_both_sides and all(map(Path.is_file, files))):
             return "document"
         # The name is not enough: the content must match, too.
-        return load_known_collection(self.path, self.name, quirks_of_name)[1].document_role
+        return load_known_collection(self.path, self.name, rules_of_name)[1].document_role
 
     def read(self) -> dict[str, str]:
         """Return the text of each document by its id. Equal texts of an imported corpus are one document.
@@ -163,7 +163,7 @@ def _describe_unread_splits(suite: Suite) -> list[str]:
     """Return a line about the judgements of a folder that are not read. Empty if there are none."""
     unread = []
     for dataset in suite.datasets:
-        read = (dataset.quirks or find_quirks(dataset.name)).split
+        read = (dataset.rules or find_rules(dataset.name)).split
         unread += [f"{dataset.name}/{split}.tsv" for split in list_splits(dataset.path) if split not in (read, "train")]
     import_hint = "`repro data import FOLDER --split SPLIT` chooses other judgements"
     return [f"not read: {shorten(', '.join(unread), 200)}; {import_hint}"] if unread else []
@@ -232,7 +232,7 @@ def _read_imported(folder: Path) -> dict[str, str]:
     given = load_suite(folder / GIVEN_FOLDER).datasets if (folder / GIVEN_FOLDER).is_dir() else ()
     for dataset in given:
         # The stored peculiarities apply, and none because of the name.
-        retrieval, _ = load_dataset(dataset._replace(quirks=dataset.quirks or Quirks()))
+        retrieval, _ = load_dataset(dataset._replace(rules=dataset.rules or CollectionRules()))
         for document_id, text in zip(retrieval.document_ids, retrieval.documents, strict=True):
             # several given collections may use the same ids
             unique_id = f"{dataset.name}/{document_id}" if len(given) > 1 else document_id

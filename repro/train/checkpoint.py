@@ -177,9 +177,9 @@ def describe_session(from_step: int, switches: Switches, num_processes: int) -> 
     }
 
 
-def list_switches(sittings: Iterable[Mapping[str, Any]]) -> list[str]:
+def list_switches(sessions: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the switches that any session used, in order of appearance."""
-    return list(dict.fromkeys(word for sitting in sittings for word in sitting.get("switches", ())))
+    return list(dict.fromkeys(word for session in sessions for word in session.get("switches", ())))
 
 
 class MetricsLog:

@@ -173,7 +173,7 @@ def compute_bm25_ndcg(retrieval: Retrieval, query: int, context: Sequence[str]) 
 def test_headroom_matches_bm25_formula(worded: Inputs) -> None:
     queries = {"home": ("rain snow", "bread kettle"), "away": ("copper wires", "band violin")}
     collections = {
-        name: Collection(replace(collection.retrieval, queries=queries[name]), collection.quirks)
+        name: Collection(replace(collection.retrieval, queries=queries[name]), collection.rules)
         for name, collection in read_collections(worded.suite).items()
     }
     own_Q, wrong_Q = compute_word_scores(worded.suite, collections, worded.pairs, 2, seed=0)

@@ -27,7 +27,7 @@ from repro.analyses.corpora import measure_divergence
 from repro.analyses.pairs import NUM_NEIGHBOURS, measure_cluster, measure_neighbours
 from repro.batches.mask import compute_content_keys
 from repro.data.beir import Suite, SuiteDataset, load_beir, write_beir_folder
-from repro.data.paper.quirks import Quirks
+from repro.data.paper.collection_rules import CollectionRules
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
 from repro.spec import base
@@ -345,7 +345,7 @@ def test_outcomes_skip_self_hits(tmp_path: Path) -> None:
     ids = cats.document_ids[:2]
     judgements = dict(zip(ids, cats.judgements.values(), strict=True))
     write_beir_folder(tmp_path / "cats", replace(cats, query_ids=ids, judgements=judgements))
-    dataset = SuiteDataset("cats", "animals", tmp_path / "cats", Quirks(removes_self_hits=True))
+    dataset = SuiteDataset("cats", "animals", tmp_path / "cats", CollectionRules(removes_self_hits=True))
     texts = {"cats text 0": (0, 0), "cats text 1": (1, 1), "cats text 2": (0, 2)}
     texts |= {"cats asks 0": (0, 0), "cats asks 1": (1, 1)}
     inputs = make_inputs(base("smoke", nested_sizes="8+32"), suite=Suite("desk", (dataset,)))

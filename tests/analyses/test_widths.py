@@ -181,7 +181,7 @@ def test_parameters_come_from_validation(tmp_path: Path) -> None:
 
 def test_draws_are_nested_and_seeded() -> None:
     """The 16 drawn documents are among the 64, and another seed draws others."""
-    collection = Collection(make_numbered_collection("one", 100, ()), whitening.Quirks())
+    collection = Collection(make_numbered_collection("one", 100, ()), whitening.CollectionRules())
     first, same, other = (whitening.embed(RandomVectors(), 0, seed, collection) for seed in (0, 0, 1))
     assert set(first.order_D[:16]) == set(same.order_D[:16]) != set(other.order_D[:16])
     few, more = ({row.tobytes() for row in first.draw(count)} for count in (16, 64))
@@ -191,5 +191,5 @@ def test_draws_are_nested_and_seeded() -> None:
 def test_contextual_models_embed_under_own_corpus() -> None:
     """Before a corpus is embedded, its context is drawn from it."""
     model, retrieval = RandomVectors(), make_numbered_collection("one", NUM_DOCUMENTS, (0,))
-    whitening.embed(model, 4, 0, Collection(retrieval, whitening.Quirks()))
+    whitening.embed(model, 4, 0, Collection(retrieval, whitening.CollectionRules()))
     assert model.context in retrieval.documents

@@ -19,7 +19,7 @@ from repro.data.beir import (
     write_beir_folder,
     write_suite,
 )
-from repro.data.paper.quirks import Quirks
+from repro.data.paper.collection_rules import CollectionRules
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import evaluate_bm25
 from repro.interop.comparison import Column, compute_differences
@@ -66,12 +66,12 @@ def test_document_fields_are_normalised(folder: Path) -> None:
 def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
     """Unjudged queries are skipped. They are counted if no split judges them."""
     (folder / "qrels/test.tsv").write_text(HEADER + "q1\td1\t1\n")
-    collection, quirks = load_dataset(SuiteDataset("small", "family", folder))
+    collection, rules = load_dataset(SuiteDataset("small", "family", folder))
     assert (collection.query_ids, collection.num_unjudged) == (("q1",), 1)
-    assert quirks.says.startswith("1 query without a judgement in any split")
+    assert rules.note.startswith("1 query without a judgement in any split")
     (folder / "qrels/dev.tsv").write_text("q2\td2\t1\n")
-    collection, quirks = load_dataset(SuiteDataset("small", "family", folder))
-    assert (collection.query_ids, collection.num_unjudged, quirks) == (("q1",), 0, Quirks())
+    collection, rules = load_dataset(SuiteDataset("small", "family", folder))
+    assert (collection.query_ids, collection.num_unjudged, rules) == (("q1",), 0, CollectionRules())
     assert load_beir(folder, "dev").query_ids == ("q2",)
     with pytest.raises(ValueError, match=r"train\.tsv is missing.*'dev', 'test'"):
         load_beir(folder, "train")
@@ -88,14 +88,16 @@ def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
         [{"name": "small", "family": "b"}, {"name": "b", "family": "family"}],
     ]
     + [
-        [{"name": "small", "family": "family", "quirks": quirks}]
-        for quirks in (5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"})
+        [{"name": "small", "family": "family", "quirks": rules}]
+        for rules in (5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"})
     ]
     + [[{"name": name, "family": "family"}] for name in ("/tmp/x", "../small", "..", "", "x" * 200, None)],
 )
 def test_malformed_suites_are_refused(folder: Path, datasets: object) -> None:
-    write_suite(folder.parent, "mine", [("small", "family")], {"small": Quirks(split="dev")})
-    assert load_suite(folder.parent).datasets == (SuiteDataset("small", "family", folder, Quirks(split="dev")),)
+    write_suite(folder.parent, "mine", [("small", "family")], {"small": CollectionRules(split="dev")})
+    assert load_suite(folder.parent).datasets == (
+        SuiteDataset("small", "family", folder, CollectionRules(split="dev")),
+    )
     write_beir_folder(folder.parent / "b", SMALL)
     path = folder.parent / "suite.json"
     path.write_text(json.dumps({"name": "mine", "datasets": datasets}))
@@ -197,7 +199,7 @@ def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:
     """Empty documents and queries are noted next to the scores. A collection without any text is refused."""
     mixed = replace(SMALL, documents=("\u200b", "two", " "), queries=("", "second"))
     write_beir_folder(tmp_path / "mixed", mixed)
-    notes = Collection(load_beir(tmp_path / "mixed"), Quirks()).notes
+    notes = Collection(load_beir(tmp_path / "mixed"), CollectionRules()).notes
     assert [note[:6] for note in notes] == ["2 of 3", "1 of 2"]
     for texts in ({"documents": ("", "\u200b\ufeff", " ")}, {"queries": ("", " ")}):
         write_beir_folder(tmp_path / "empty", replace(SMALL, **texts))

@@ -1,4 +1,4 @@
-"""Evaluation data that a user provides: known collections keep their quirks, splits are named, nothing is trained on."""
+"""Evaluation data that a user provides: known collections keep their rules, splits are named, nothing is trained on."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from repro.data.beir import Retrieval, get_legal_name, load_beir, write_beir_fol
 from repro.data.columns import Columns
 from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
-from repro.data.paper.quirks import Quirks
+from repro.data.paper.collection_rules import CollectionRules
 from repro.evaluate.collections import read_collections
 from repro.interop.corpus import describe_name_clash, open_suite
 from repro.pipeline.corpora import check_available, make_corpus_stage
@@ -122,7 +122,7 @@ def test_name_clash_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", ["msmarco", "quora"])
-def test_known_names_get_no_quirks(tmp_path: Path, name: str) -> None:
+def test_known_names_get_no_rules(tmp_path: Path, name: str) -> None:
     """A held-out collection with the name of a known one is not treated as that one."""
     rows = [
         {"query": f"mend {d} {n}", "document": f"{d} {n} needs tool", "domain": d}
@@ -132,10 +132,10 @@ def test_known_names_get_no_quirks(tmp_path: Path, name: str) -> None:
     source = write_rows(tmp_path / "x.jsonl", rows)
     make_corpus_stage(import_source(source, name="mine", hold_out=[name]).corpus).build()
     (collection,) = read_collections(open_suite("mine")).values()
-    assert collection.retrieval.name == name.lower() and collection.quirks == Quirks()
+    assert collection.retrieval.name == name.lower() and collection.rules == CollectionRules()
 
 
-def test_imported_collections_keep_their_quirks(tmp_path: Path) -> None:
+def test_imported_collections_keep_their_rules(tmp_path: Path) -> None:
     source = tmp_path / "known"
     for name in ("arguana", "quora"):
         write_beir_folder(source / name, make_self_asking(name))

@@ -172,8 +172,8 @@ def test_own_text_is_no_hit(tmp_path: Path) -> None:
     ]
     rows += [Row(f"same {n}", f"same {n}", f"same {n}", "a", "a") for n in range(300)]
     _, (searched,), _ = divide(store_pairs(tmp_path, rows))
-    collection, quirks = remove_own_texts(searched)
-    assert quirks.removes_self_hits and collection.queries == searched.queries
+    collection, rules = remove_own_texts(searched)
+    assert rules.removes_self_hits and collection.queries == searched.queries
     for query_id, query in zip(collection.query_ids, collection.queries, strict=True):
         assert (query_id in collection.document_ids) != query.startswith("same")
         assert query_id not in collection.judgements[query_id]

@@ -1,4 +1,4 @@
-"""The paper's data sources: local copies, domains, prompts and the table of quirks."""
+"""The paper's data sources: local copies, domains, prompts and the table of rules."""
 
 import gzip
 import json
@@ -14,9 +14,9 @@ from repro.batches.sampler import StoredSampler
 from repro.data import external
 from repro.data.pairs import Row, read_pairs
 from repro.data.paper import hub
+from repro.data.paper.collection_rules import KNOWN_RULES, find_rules
 from repro.data.paper.hub import BGE, EMPTY, SUPERVISED_NAMES, get_local_copy, get_prompts_by_domain, list_source_files
 from repro.data.paper.local_copies import fetch
-from repro.data.paper.quirks import QUIRKS, find_quirks
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.corpora import make_corpus_stage
 from repro.pipeline.inputs import Inputs
@@ -209,8 +209,8 @@ def test_unknown_domain_has_no_prompts() -> None:
         get_prompts_by_domain("nomic-supervised", ["nq_triples", "wild"])
 
 
-def test_quirks_are_found_by_either_name() -> None:
-    assert find_quirks("ArguAna").removes_self_hits and find_quirks("QuoraRetrieval").asks_on_both_sides
-    assert find_quirks("MSMARCO").split == "dev" and find_quirks("Touche2020").says
-    assert find_quirks("scifact").split == "test" and not find_quirks("scifact").removes_self_hits
-    assert all(quirk.says for quirk in QUIRKS.values())
+def test_collection_rules_are_found_by_either_name() -> None:
+    assert find_rules("ArguAna").removes_self_hits and find_rules("QuoraRetrieval").asks_on_both_sides
+    assert find_rules("MSMARCO").split == "dev" and find_rules("Touche2020").note
+    assert find_rules("scifact").split == "test" and not find_rules("scifact").removes_self_hits
+    assert all(rules.note for rules in KNOWN_RULES.values())

@@ -8,7 +8,7 @@ import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, get_legal_name, write_beir_folder
-from repro.data.paper.quirks import find_quirks
+from repro.data.paper.collection_rules import find_rules
 from repro.interop.beir import BeirModel, beir_retriever
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import StockEncoder
@@ -27,7 +27,7 @@ def suite(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
     name = request.param
     ids = tuple(f"d{n:03d}" for n in range(150))
     write_beir_folder(tmp_path / name, Retrieval(name, ids, documents, tuple(judged), queries, judged))
-    dataset = SuiteDataset(get_legal_name(name), "given", tmp_path / name, quirks=find_quirks(name))
+    dataset = SuiteDataset(get_legal_name(name), "given", tmp_path / name, rules=find_rules(name))
     return Suite("given", (dataset,))
 
 

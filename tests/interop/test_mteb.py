@@ -163,7 +163,7 @@ def test_description_includes_weights() -> None:
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora", "things"])
-def test_quirks_hold_in_mteb(tmp_path: Path, name: str) -> None:
+def test_collection_rules_hold_in_mteb(tmp_path: Path, name: str) -> None:
     """If queries are documents, mteb excludes them and gives both sides one prompt in the same cases as `evaluate`."""
     ids, texts = make_things().document_ids, tuple(f"{thing} {other}" for thing in THINGS[:4] for other in THINGS[:3])
     judgements = {query: {ids[n - 1]: 1} for n, query in enumerate(ids)}

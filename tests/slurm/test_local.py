@@ -176,7 +176,7 @@ def test_progress_resets_interruptions(execute_with: Callable[..., None]) -> Non
             job(Stop(), where=JobState(state="running"))
         last = read_state(run)
         assert last.state == "interrupted"
-        assert (last.num_interruptions, last.num_in_vain) == (attempt, max(0, attempt - 5))
+        assert (last.num_interruptions, last.num_without_progress) == (attempt, max(0, attempt - 5))
     get_run_item(run).write(replace(last, state="running"))  # as if killed, the third time without progress
     with pytest.raises(RuntimeError, match="interrupted 3 times without progress, the limit is 2"):
         job(Stop(), where=JobState(state="running"))

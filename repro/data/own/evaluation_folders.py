@@ -1,6 +1,6 @@
 """Evaluation collections that a user provides as BEIR folders.
 
-If a folder has the name of a known collection, its peculiarities (`repro.data.paper.quirks`) apply. Those that decide
+If a folder has the name of a known collection, its peculiarities (`repro.data.paper.collection_rules`) apply. Those that decide
 scores are stored with the copy. Collections that are cut from imported pairs have none, whatever their names are.
 """
 
@@ -23,7 +23,7 @@ from repro.data.beir import (
 )
 from repro.data.folders import list_splits
 from repro.data.lines import list_json_rows
-from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.paper.collection_rules import CollectionRules, find_rules
 
 TEST_SPLITS = ("test", "dev")
 Given = tuple[SuiteDataset, Retrieval]
@@ -50,20 +50,20 @@ def read_given(source: Path, split: str = "") -> list[Given]:
 
 
 def _read_collection(dataset: SuiteDataset, asked_split: str) -> Given:
-    known, splits = find_quirks(dataset.name), list_splits(dataset.path)
+    known, splits = find_rules(dataset.name), list_splits(dataset.path)
     split = _choose_split(dataset.path, asked_split)
     if split not in splits:
         raise ValueError(f"{dataset.path} has no split {split!r} to evaluate on; qrels/ has {splits or 'none'}")
-    retrieval, quirks = load_known_collection(dataset.path, dataset.name, replace(known, split=split))
+    retrieval, rules = load_known_collection(dataset.path, dataset.name, replace(known, split=split))
     # The note about a known collection is about its usual split.
-    note = quirks.says if split == known.split else ""
-    quirks = note_unjudged_queries(replace(quirks, split=Quirks().split, says=note), retrieval)
-    return dataset._replace(quirks=quirks), replace(retrieval, name=dataset.name)
+    note = rules.note if split == known.split else ""
+    rules = note_unjudged_queries(replace(rules, split=CollectionRules().split, note=note), retrieval)
+    return dataset._replace(rules=rules), replace(retrieval, name=dataset.name)
 
 
 def _choose_split(folder: Path, asked_split: str) -> str:
     splits = list_splits(folder)
-    candidates = (find_quirks(folder.name).split, *TEST_SPLITS)
+    candidates = (find_rules(folder.name).split, *TEST_SPLITS)
     return asked_split or next((split for split in candidates if split in splits), "test")
 
 
@@ -77,8 +77,8 @@ def describe_given(source: Path, given: Sequence[Given], split: str, *, trains: 
         if unread or chosen != "test":
             others = f"; not read: {', '.join(unread)} (--split chooses another)" if unread else ""
             lines.append(f"{dataset.name} is evaluated on {chosen}.tsv{others}")
-        if dataset.quirks and dataset.quirks.says:
-            lines.append(f"{dataset.name}: {dataset.quirks.describe_quirks(len(retrieval.queries))}")
+        if dataset.rules and dataset.rules.note:
+            lines.append(f"{dataset.name}: {dataset.rules.describe(len(retrieval.queries))}")
     return lines
 
 
@@ -106,5 +106,5 @@ def write_given(folder: Path, suite: str, given: Sequence[Given]) -> None:
         write_beir_folder(folder / dataset.name, retrieval)
     datasets = [dataset for dataset, _ in given]
     names = [(dataset.name, dataset.family) for dataset in datasets]
-    quirks = {dataset.name: dataset.quirks or Quirks() for dataset in datasets}
-    write_suite(folder, suite, names, quirks, {dataset.name: dataset.part_of for dataset in datasets})
+    rules = {dataset.name: dataset.rules or CollectionRules() for dataset in datasets}
+    write_suite(folder, suite, names, rules, {dataset.name: dataset.part_of for dataset in datasets})

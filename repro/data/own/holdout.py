@@ -29,7 +29,7 @@ import numpy as np
 from repro.data.beir import Retrieval, get_legal_name
 from repro.data.filters import hash_texts
 from repro.data.pairs import Pairs, Row, Side
-from repro.data.paper.quirks import Quirks
+from repro.data.paper.collection_rules import CollectionRules
 from repro.storage.arrays import iter_blocks
 from repro.text import count_noun
 
@@ -255,7 +255,7 @@ def _iter_negatives(pairs: Pairs) -> Iterator[list[str]]:
         pairs.release_pages()
 
 
-def remove_own_texts(retrieval: Retrieval) -> tuple[Retrieval, Quirks]:
+def remove_own_texts(retrieval: Retrieval) -> tuple[Retrieval, CollectionRules]:
     """Return a collection in which no query is searched for itself, and its peculiarities.
 
     A query whose own text is a document that is not relevant to it gets the id of that document. It is then removed from
@@ -269,12 +269,14 @@ def remove_own_texts(retrieval: Retrieval) -> tuple[Retrieval, Quirks]:
         if own_id in documents and own_id not in retrieval.judgements[query_id]
     }
     if not new_ids:
-        return retrieval, Quirks()
+        return retrieval, CollectionRules()
     judgements = {new_ids.get(query_id, query_id): grades for query_id, grades in retrieval.judgements.items()}
     query_ids = tuple(new_ids.get(query_id, query_id) for query_id in retrieval.query_ids)
     queries = count_noun(len(new_ids), "query is", "queries are")
-    says = f"{queries} also a document of the corpus, which is taken out of the query's own ranking"
-    return replace(retrieval, query_ids=query_ids, judgements=judgements), Quirks(removes_self_hits=True, says=says)
+    note = f"{queries} also a document of the corpus, which is taken out of the query's own ranking"
+    return replace(retrieval, query_ids=query_ids, judgements=judgements), CollectionRules(
+        removes_self_hits=True, note=note
+    )
 
 
 def iter_training_rows(pairs: Pairs, rows: np.ndarray, not_negative: np.ndarray) -> Iterator[Row]:

@@ -38,7 +38,7 @@ from repro.data.own.importing import (
 from repro.data.own.languages import detect_language
 from repro.data.pairs import read_pairs, write_pairs
 from repro.data.paper.benchmarks import SUITES
-from repro.data.paper.quirks import Quirks
+from repro.data.paper.collection_rules import CollectionRules
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_folder, json_object, remove_dead_parts, write_json
@@ -231,11 +231,11 @@ def _build_pairs(corpus: ImportedCorpus, folder: Path, suite: Path) -> dict[str,
         split = holdout.split_pairs(pairs, keys, corpus.held_out_domains)
         documents = source / DOCUMENTS_FILE
         extra = read_pairs(documents) if documents.is_file() else None
-        quirks: dict[str, Quirks] = {}
+        rules: dict[str, CollectionRules] = {}
         for each in holdout.build_collections(pairs, keys, split, extra):
-            collection, quirks[each.name] = holdout.remove_own_texts(each)
+            collection, rules[each.name] = holdout.remove_own_texts(each)
             write_beir_folder(suite / each.name, collection)
-        write_suite(suite, corpus.name, [(name, holdout.FAMILY) for name in quirks], quirks)
+        write_suite(suite, corpus.name, [(name, holdout.FAMILY) for name in rules], rules)
     rows = holdout.iter_training_rows(pairs, split.train, split.not_negative)
     num_pairs = write_pairs(folder / TRAIN_FILE, rows, with_negatives=True)
     if len(split.set_apart):

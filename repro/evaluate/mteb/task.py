@@ -8,8 +8,8 @@ from datasets import Dataset
 from mteb.abstasks import AbsTask, AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from repro.data.beir import Retrieval, match_quirks
-from repro.data.paper.quirks import find_quirks
+from repro.data.beir import Retrieval, match_rules
+from repro.data.paper.collection_rules import find_rules
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.retrieval import clip_negative_grades
 
@@ -32,12 +32,12 @@ def retrieval_task(retrieval: Retrieval) -> AbsTaskRetrieval:
     The name of the task ends with the digest, because mteb caches results by name and ignores the revision. The
     peculiarities of a known collection apply if the content matches them.
     """
-    quirks, digest = match_quirks(find_quirks(retrieval.name), retrieval), compute_content_digest(retrieval)
+    rules, digest = match_rules(find_rules(retrieval.name), retrieval), compute_content_digest(retrieval)
     name, data = f"{retrieval.name}-{digest[:8]}", {"default": {SPLIT: split_data(retrieval)}}
-    if quirks.asks_on_both_sides:
+    if rules.asks_on_both_sides:
         BOTH_SIDES.add(name)
     return make_local_task(
-        AbsTaskRetrieval, name, "Retrieval", data, digest, ignore_identical_ids=quirks.removes_self_hits
+        AbsTaskRetrieval, name, "Retrieval", data, digest, ignore_identical_ids=rules.removes_self_hits
     )
 
 

@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
+STORED_NAMES = {"note": "says"}
+"""Names of fields in suite.json, if they differ."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Quirks:
+class CollectionRules:
     """How one collection is read. The defaults hold for a collection without peculiarities.
 
     Attributes:
@@ -17,14 +20,14 @@ class Quirks:
         removes_self_hits: The document with the id of a query is removed from its ranking, as in BEIR.
         asks_on_both_sides: Documents are questions too, and have the prompt of queries.
         lacks_documents: Some judged documents are missing from the corpus.
-        says: A note for the table of scores. {num_queries} is replaced by their number.
+        note: A note for the table of scores. {num_queries} is replaced by their number.
     """
 
     split: str = "test"
     removes_self_hits: bool = False
     asks_on_both_sides: bool = False
     lacks_documents: bool = False
-    says: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -36,40 +39,47 @@ class Quirks:
         """The role whose prompt documents and context documents have."""
         return "query" if self.asks_on_both_sides else "document"
 
-    def describe_quirks(self, num_queries: int) -> str:
+    def describe(self, num_queries: int) -> str:
         """Return the note for a table of scores with this number of queries."""
-        return self.says.replace("{num_queries}", f"{num_queries:,}")
+        return self.note.replace("{num_queries}", f"{num_queries:,}")
 
     def changed(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults, as suite.json stores them."""
-        return {name: value for name, value in asdict(self).items() if value != getattr(Quirks(), name)}
+        changed = {name: value for name, value in asdict(self).items() if value != getattr(CollectionRules(), name)}
+        return {STORED_NAMES.get(name, name): value for name, value in changed.items()}
 
 
-QUIRKS: Mapping[str, Quirks] = MappingProxyType(
+def read_rules(stored: Mapping[str, Any]) -> CollectionRules:
+    """Return the rules that suite.json stores."""
+    names = {stored: name for name, stored in STORED_NAMES.items()}
+    return CollectionRules(**{names.get(name, name): value for name, value in dict(stored).items()})
+
+
+KNOWN_RULES: Mapping[str, CollectionRules] = MappingProxyType(
     {
-        "arguana": Quirks(
+        "arguana": CollectionRules(
             removes_self_hits=True,
             lacks_documents=True,
-            says="each query is a document of the corpus and is removed from its own ranking; judged documents that "
+            note="each query is a document of the corpus and is removed from its own ranking; judged documents that "
             "the corpus lacks stay in the ideal ranking, as in trec_eval",
         ),
-        "quora": Quirks(
+        "quora": CollectionRules(
             removes_self_hits=True,
             asks_on_both_sides=True,
-            says="queries and documents are questions: a query's own id is taken out, both sides get its prompt",
+            note="queries and documents are questions: a query's own id is taken out, both sides get its prompt",
         ),
-        "msmarco": Quirks(
-            split="dev", says="scored on dev ({num_queries} queries here), as in the paper: MS MARCO's has 6,980"
+        "msmarco": CollectionRules(
+            split="dev", note="scored on dev ({num_queries} queries here), as in the paper: MS MARCO's has 6,980"
         ),
-        "webis-touche2020": Quirks(
-            says="BEIR's scores are of version 2 of the judgements (49 queries; {num_queries} here), not of version 3"
+        "webis-touche2020": CollectionRules(
+            note="BEIR's scores are of version 2 of the judgements (49 queries; {num_queries} here), not of version 3"
         ),
     }
 )
 _ALIASES = {"quoraretrieval": "quora", "msmarcoretrieval": "msmarco", "touche2020": "webis-touche2020"}
 
 
-def find_quirks(collection: str) -> Quirks:
+def find_rules(collection: str) -> CollectionRules:
     """Return the peculiarities of a collection by its name in BEIR or mteb, ignoring case."""
     name = collection.lower()
-    return QUIRKS.get(_ALIASES.get(name, name), Quirks())
+    return KNOWN_RULES.get(_ALIASES.get(name, name), CollectionRules())

@@ -13,7 +13,7 @@ import pytrec_eval
 from repro.analyses import mteb
 from repro.analyses.contexts import measure_cross
 from repro.data.beir import Retrieval, Suite, SuiteDataset, load_beir, write_beir_folder
-from repro.data.paper.quirks import Quirks, find_quirks
+from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.evaluate import first_stage
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import read_run, score, search_bm25
@@ -161,7 +161,7 @@ def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
         ("debates", "4 of 4 queries have the id of a document, which counts here", 1),
     ],
 )
-def test_quirks_are_recorded_with_scores(tmp_path: Path, name: str, note: str, num_notes: int) -> None:
+def test_collection_rules_are_recorded_with_scores(tmp_path: Path, name: str, note: str, num_notes: int) -> None:
     """Self-hits are noted where they count. An unknown name has no other oddity."""
     split = "dev" if name == "msmarco" else "test"
     provenance = evaluate_suite(Mirror(), write_debates(tmp_path, name, COUNTERS, split)).provenance
@@ -175,15 +175,15 @@ def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
     """In a folder that is only named like a known collection, queries may be judged with the document of their id."""
     suite = write_debates(tmp_path, name, {i: {i: 1} for i in IDS})
     (collection,) = read_collections(suite).values()
-    assert not collection.quirks.removes_self_hits and collection.document_role == "document"
+    assert not collection.rules.removes_self_hits and collection.document_role == "document"
     assert sum("8 queries judge the document of their own id" in note for note in collection.notes) == 1
     assert evaluate_suite(Mirror(), suite).metrics[f"odd/{name}/ndcg_at_10"] == 1
 
 
-def test_quirks_keep_judged_documents(tmp_path: Path) -> None:
+def test_collection_rules_keep_judged_documents(tmp_path: Path) -> None:
     """A requested oddity removes no judged document."""
     write_debates(tmp_path, "mine", {"pro0": {"pro0": 1, "con0": 1}, "pro1": {"con1": 1}})
-    dataset = SuiteDataset("mine", "family", tmp_path / "mine", Quirks(removes_self_hits=True))
+    dataset = SuiteDataset("mine", "family", tmp_path / "mine", CollectionRules(removes_self_hits=True))
     evaluate_suite(Mirror(), Suite("odd", (dataset,)), folder=tmp_path / "out")
     run = read_trec(tmp_path / "out", "mine")
     assert "pro0" in run["pro0"] and "pro1" not in run["pro1"]
@@ -215,7 +215,7 @@ def test_unusual_judgements_are_read(folder: Path, rows: str, expected: dict[str
 
 def test_queries_without_relevant_score_0(folder: Path) -> None:
     retrieval = load_beir(folder)
-    (note,) = Collection(retrieval, find_quirks("x")).notes
+    (note,) = Collection(retrieval, find_rules("x")).notes
     assert note.startswith("1 queries have no relevant document")
     run = {"q1": {"d2": 3.0, "d1": 2.0}, "q2": {"d3": 1.0}}
     reference = pytrec_eval.RelevanceEvaluator(dict(retrieval.judgements), {"ndcg_cut.10"}).evaluate(run)
