@@ -145,10 +145,13 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
     message = f"{path} does not fit this model (remove it to start this run again)"
     check_fit(get_shapes(weights), get_shapes(model.state_dict()), message)
     by_name = dict(model.named_parameters())
+    states = {label: label.removeprefix(STATE).split("/", 1) for label in tensors if label.startswith(STATE)}
+    if unknown := sorted({name for _, name in states.values()} - by_name.keys()):
+        raise ValueError(f"{message}: state of the optimiser for {unknown[0]}")
     model.load_state_dict(weights)
     for label, value in tensors.items():
-        if label.startswith(STATE):
-            key, name = label.removeprefix(STATE).split("/", 1)
+        if label in states:
+            key, name = states[label]
             # Unfused AdamW keeps its step counters on the CPU. On a GPU, reading each one would synchronise.
             stays_on_cpu = key == "step" and not optimizer.defaults.get("fused")
             optimizer.state[by_name[name]][key] = value if stays_on_cpu else value.to(by_name[name].device)

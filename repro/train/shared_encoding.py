@@ -32,27 +32,34 @@ TIMEOUT = timedelta(days=7)
 def share_encoding(model: Model) -> Iterator[None]:
     """Let all ranks encode for the block, which only rank 0 executes. The others return from it with rank 0.
 
-    Rank 0 must not change the weights. Without other ranks, do nothing.
+    Rank 0 must not change the weights. If it stops while it encodes, the others notice that it left, because they wait for
+    its vectors and not for a next call. Without other ranks, do nothing.
     """
     if count_processes() == 1:
         yield
         return
     group = _make_group(model)
+    is_encoding = False
 
     def encode_under(
         tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None = None
     ) -> list[np.ndarray]:
+        nonlocal is_encoding
+        is_encoding = True
         on_cpu = [None if context is None else context.cpu() for context in contexts]
         call = (np.asarray(tokens.ids), np.asarray(tokens.offsets), on_cpu, batch_size)
         dist.broadcast_object_list([call], src=0, group=group)
-        return _encode_together(model, call, group)
+        vectors = _encode_together(model, call, group)
+        is_encoding = False
+        return vectors
 
     model.encode_under = encode_under  # type: ignore[method-assign]
     try:
         yield
     finally:
         del model.encode_under
-        dist.broadcast_object_list([None], src=0, group=group)
+        if not is_encoding:
+            dist.broadcast_object_list([None], src=0, group=group)
 
 
 def serve_encoding(model: Model) -> None:

@@ -231,6 +231,29 @@ def test_two_processes_encode_as_one(tmp_path: Path, architecture: str) -> None:
     assert (tmp_path / "compared").is_file()
 
 
+def stop_while_encoding(number: int, folder: Path) -> None:
+    """Stop the first process in the middle of a call that it shares."""
+    model, tokens = build_small_model().eval(), draw_tokens(50, 1)
+
+    def fail(*_: Any) -> None:
+        raise OSError("full")
+
+    with join_group(number, folder), pytest.raises(RuntimeError if number else OSError):
+        if number:
+            serve_encoding(model)
+            return
+        with share_encoding(model):
+            model.encode_batch = fail  # type: ignore[method-assign]
+            model.encode_under(tokens, [None])
+    (folder / f"ended{number}").touch()
+
+
+@pytest.mark.enable_socket
+def test_error_while_encoding_ends_all(tmp_path: Path) -> None:
+    run_two_processes(stop_while_encoding, tmp_path)
+    assert len(list(tmp_path.glob("ended?"))) == 2
+
+
 def spoil_second_process(number: int, folder: Path) -> None:
     """Make the loss of the second process NaN from step 3 on. Each process has whole batches."""
     model = build_small_model(sequence_dropout=0.0).double()
