@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,13 @@ from repro.data.own.imported import ImportedCorpus, import_source
 from repro.execute import execute
 from repro.interop.evaluating import EvaluationRequest, Scores, run_evaluation
 from repro.interop.exporting import export_model
+from repro.pipeline.corpora import list_project_names
 from repro.planning.imported import plan_imported
 from repro.records.store import Record
-from repro.spec import base
+from repro.spec import Run, base
 from repro.spec.identity import difference, run_id
-from repro.storage.paths import get_home
+from repro.storage.lease import Lease, acquire, get_last_owner
+from repro.storage.paths import get_home, run_folder
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def import_pairs(pairs: Dataset | str | Path, name: str, **options: Any) -> Impo
         name: The name of the corpus, and of the suite that is held out.
         options: Further arguments of `import_source`, for example `evaluate_on`.
     """
+    options["reserved"] = list_project_names()
     if not isinstance(pairs, Dataset):
         return import_source(Path(pairs), name=name, **options)
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +84,8 @@ def train(
     """
     planned = next(run for run in plan_imported(name, scale, progress).runs if run.architecture == architecture)
     run = base(scale, **{**difference(planned), **fields})
-    record = execute(run, progress=progress)
+    with _acquire_run(run, progress):
+        record = execute(run, progress=progress)
     folder = get_home() / "models" / run_id(run)
     if not folder.is_dir():
         export_model(run_id(run), folder, progress=progress)
@@ -91,3 +96,15 @@ def train(
 def evaluate(model: str, suite: str, **options: Any) -> Scores:
     """Score a model on a suite (`repro evaluate`). `options` are further fields of `EvaluationRequest`."""
     return run_evaluation(EvaluationRequest(model=model, suite=suite, **options))
+
+
+def _acquire_run(run: Run, progress: Callable[[str], None]) -> Lease:
+    """Acquire the lease of a run, which `repro run` and `repro launch` take too, and wait for it if necessary."""
+    folder = run_folder(run_id(run)) / "owner"
+    is_reported = False
+    while (lease := acquire(folder)) is None:
+        if not is_reported:
+            progress(f"waiting for {get_last_owner(folder)}, which is executing this run")
+            is_reported = True
+        time.sleep(1.0)
+    return lease

@@ -98,11 +98,9 @@ def import_(
     """Import a corpus of pairs: audit it, hold out a part for evaluation, and write a file of runs."""
     from repro.data.columns import Columns
     from repro.data.own.imported import import_source
-    from repro.data.paper.local_copies import list_source_names
     from repro.evaluate.terms import check_language
-    from repro.pipeline.corpora import CORPORA
+    from repro.pipeline.corpora import list_project_names
     from repro.planning.imported import format_evaluation_set, plan_imported
-    from repro.spec import MTEB_SUITES
     from repro.spec.scales import get_scale
     from repro.storage.paths import check_home
 
@@ -112,12 +110,11 @@ def import_(
         check_language(language)
     names = {"query": query, "document": document, "negatives": negatives, "domain": domain, "label": label}
     given = {part: column for part, column in names.items() if column is not None}
-    suites = (suite for builtin in CORPORA.values() for suite in builtin.suites)
     corpus = import_source(
         path,
         name=name if name is not None else _make_name(path),
         columns=Columns(given, threshold, lower_is_better, no_labels),
-        reserved={*CORPORA, *list_source_names(), *MTEB_SUITES, *suites},
+        reserved=list_project_names(),
         hold_out=hold_out or (),
         evaluate_on=evaluate_on,
         split=split,

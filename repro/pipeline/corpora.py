@@ -17,6 +17,7 @@ from repro.data.external import find_corpus_of_suite, find_external_stage, list_
 from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, MANY_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
+from repro.data.paper.local_copies import list_source_names
 from repro.pipeline.needs import reads_pairs
 from repro.pipeline.prompting import SIDES
 from repro.spec import MTEB_SUITES, Run, get_first_phase
@@ -111,6 +112,12 @@ _MANIFESTS: dict[str, tuple[Path, ...]] = {
     "packages-many": (MANY_FOLDER,),
 }
 """The manifests that list the files of a mined corpus."""
+
+
+def list_project_names() -> set[str]:
+    """Return the names of the project's own corpora, suites and sources. An imported corpus cannot have them."""
+    suites = (suite for corpus in CORPORA.values() for suite in corpus.suites)
+    return {*CORPORA, *list_source_names(), *MTEB_SUITES, *suites}
 
 
 def make_corpus_stage(name: str) -> Stage:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from repro.api import import_pairs
 from repro.batches.mask import compute_content_keys
 from repro.cli.main import app
 from repro.data.beir import Retrieval, load_beir, write_beir_folder
@@ -176,6 +178,8 @@ def test_unusable_names_are_refused(tmp_path: Path) -> None:
     for name in (*INVALID_NAMES, *PROJECT_NAMES, "taken"):
         result = run_import(path, "--name", name)
         assert isinstance(result.exception, ValueError) and name in str(result.exception)
+        with pytest.raises(ValueError, match=re.escape(name)):
+            import_pairs(path, name)
 
 
 @pytest.mark.parametrize(("words", "scale"), [([], "mini"), (["--scale", "desk"], "desk")])

@@ -11,7 +11,9 @@ import pytest
 from repro.api import train
 from repro.evaluate.mteb.task import retrieval_task
 from repro.records.lookup import read_runs
+from repro.storage.lease import has_succeeded
 from repro.storage.paths import CHECKOUT
+from slurm.states import get_run_item
 from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import make_things
 
@@ -56,7 +58,7 @@ def test_code_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_python_page_trains_and_evaluates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scores of `evaluate` are those of the record, and a second call of `train` trains nothing."""
+    """The scores of `evaluate` are those of the record. `train` holds the lease of its run, and trains it once."""
     monkeypatch.chdir(tmp_path)
     things = ("kettle", "lamp", "radio", "printer")
     rows = [
@@ -72,6 +74,7 @@ def test_python_page_trains_and_evaluates(tmp_path: Path, monkeypatch: pytest.Mo
     for path, value in names["result"].metrics.items():
         assert value == pytest.approx(trained.record.metrics[path], abs=1e-6), path
     assert names["scores"].shape == (1, 400) and (trained.folder / "README.md").is_file()
+    assert has_succeeded(get_run_item(trained.record.run).lease_folder)
     monkeypatch.setattr("repro.train.trainer.train_run", None)
     again = train("mine", scale="smoke")
     vectors = [
