@@ -20,6 +20,8 @@ from repro.spec.run import (
     check_field_value,
     check_run_warmup,
     depends_on_seed,
+    draws_within_domains,
+    needs_surrogate,
 )
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
@@ -37,6 +39,9 @@ PAIR_FIELDS = ("corpus", "sources", "num_pairs", "domain_column")
 DRAW_FIELDS = ("context_seed", "num_test_contexts", "test_contexts")
 """Fields that select the context documents of an evaluation."""
 NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
+    # the first phase may have clusters of its own
+    "surrogate": lambda run: _reranks(run) or needs_surrogate(run) or run.pretraining_cluster_size is not None,
+    "domain_column": lambda run: _reads_domains(run),
     "filter_model": lambda run: run.filter != "none",
     "filter_margin": lambda run: run.filter != "none",
     "mined_negatives": lambda run: run.num_hard_negatives > 0,
@@ -167,9 +172,18 @@ def _applies(name: str, run: Run) -> bool:
         return True
     if name in PAIR_FIELDS and analysis.reads_pairs:
         return True
-    # A system that reranks depends on the candidates of the surrogate.
-    reranks = run.protocol == "rerank" and analysis.reranks
-    return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or reranks)
+    return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or _reranks(run))
+
+
+def _reranks(run: Any) -> bool:
+    """Return whether a run reranks candidates of the surrogate."""
+    return run.protocol == "rerank" and MEASURES[run.measure].reranks
+
+
+def _reads_domains(run: Any) -> bool:
+    """Return whether the batches of a training run, or its analysis, depend on the domains of the pairs."""
+    is_divided = draws_within_domains(run) or run.num_hard_negatives > 0 or run.pretraining_cluster_size is not None
+    return is_divided or MEASURES[run.measure].reads_pairs or MEASURES[run.measure].samples_pairs
 
 
 def _change(run: Run, values: dict[str, Any]) -> Run:

@@ -3,7 +3,8 @@
 A run names a local encoder as NAME@DIGEST: the folder's name, and the first twelve hex digits of the sha256 of its
 weights. For a surrogate or filter model, the digest covers all files. The path is stored outside the run, in
 `encoders/NAME@DIGEST.json`, with the sha256 of every file that can change a result. An encoder whose files have changed
-is refused. Weights that differ from their configuration are refused when they are loaded (`repro.model.start`).
+is refused. So is a start whose special tokens differ from its configuration. Weights that differ from it are refused when
+they are loaded (`repro.model.start`), and a vocabulary of another size before training (`repro.train.setup`).
 """
 
 from __future__ import annotations
@@ -167,6 +168,8 @@ def register_encoder(folder: Path, *, is_start: bool) -> Encoder:
         raise ValueError(f"{shorten(folder)}: there is no such folder")
     sizes = _read_sizes(folder / CONFIG) if is_start else {}
     check_weights_are_read(folder)
+    if is_start:
+        _check_tokenizer(folder)
     digests = _hash_files(folder)
     weights = [name for name in digests if name.endswith(".safetensors")]
     named = ([WEIGHTS] if WEIGHTS in weights else weights) if is_start else list(digests)
@@ -274,3 +277,34 @@ def _read_sizes(path: Path) -> dict[str, Any]:
         fields[field] = value
     max_positions = config.get("max_position_embeddings")
     return {**fields, "max_position_embeddings": max_positions if isinstance(max_positions, int) else None}
+
+
+def _check_tokenizer(folder: Path) -> None:
+    """Raise ValueError if the tokenizer is missing, or if its special tokens have other ids than in the configuration."""
+    from tokenizers import Tokenizer
+
+    path = folder / TOKENIZER
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: save the encoder's own tokenizer next to its weights")
+    with name_in_errors(path):
+        ids = Tokenizer.from_file(str(path)).get_vocab()
+    config, special_tokens = json_object(folder / CONFIG), _read_special_tokens(folder)
+    for role in ("cls_token", "sep_token", "pad_token"):
+        expected, actual = config.get(f"{role}_id"), ids.get(special_tokens.get(role, ""))
+        if isinstance(expected, int) and actual is not None and expected != actual:
+            raise ValueError(
+                f"{path} has id {actual} for {role}, but {role}_id in {folder / CONFIG} is {expected}: this is the tokenizer "
+                "of another vocabulary"
+            )
+
+
+def _read_special_tokens(folder: Path) -> dict[str, str]:
+    """Return the special tokens of a tokenizer by their role, such as "cls_token"."""
+    tokens: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        values = json_object(folder / name) if (folder / name).is_file() else {}
+        for role, token in values.items():
+            text = token.get("content") if isinstance(token, Mapping) else token
+            if role.endswith("_token") and isinstance(text, str):
+                tokens[role] = text
+    return tokens

@@ -154,6 +154,8 @@ def add_words(folder: Path) -> None:
         (change_fields("config.json", model_type="gpt2"), r"config\.json.*model_type.*gpt2"),
         (change_fields("config.json", num_hidden_layers="two"), r"config\.json.*num_hidden_layers"),
         (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
+        (change_fields("tokenizer_config.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
         (lambda folder: (folder / "adapter_config.json").write_text("{}"), r"adapter_config\.json"),
         (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), r"pytorch_model\.bin"),
     ],
@@ -165,6 +167,7 @@ def test_broken_folder_is_refused(
     folder = write_encoder(tmp_path / "letters", "bert")
     runs = write_runs(tmp_path, start=str(folder))
     damage(folder)
+    capsys.readouterr()  # the progress of saving
     assert get_exit_code("plan", str(runs)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(named, line)

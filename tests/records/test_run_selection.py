@@ -203,7 +203,9 @@ CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
         ({}, "filter=none,surrogate filter_margin=0,0.1", (3,)),
         (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
         ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
+        ({}, "sampler=random,domain domain_column=domain,source", (3,)),
         ({"architecture": "bm25"}, "measure=retrieval,headroom num_pairs=40,200", (3,)),
+        ({}, "filter=none,surrogate surrogate=minilm,minilm-words", (3,)),
     ],
 )
 def test_axes_decide_on_each_other(fields: dict[str, Any], words: str, sizes: tuple[int, ...]) -> None:
