@@ -233,7 +233,9 @@ def show(
     all_seeds: AllSeeds = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show artefacts from records: the values of the paper, published values, yours, and the verdict on each claim.
+    """Show artefacts from records: the values of the paper, published values and yours.
+
+    Text ends with a count of the verdicts on claims, which `repro check` lists. --json has each of them.
 
     For runs, files of runs and grids (`table1 seed=1..5`) it shows the scores, with a column for each field that varies.
     --seed and --all-seeds choose the runs of a grid. An artefact is shown with all seeds.

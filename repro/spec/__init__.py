@@ -27,7 +27,6 @@ from repro.spec.run import (
     depends_on_seed,
     draws_within_domains,
     find_implementation,
-    get_batch_key,
     get_first_phase,
     get_training_run,
     get_training_values,

@@ -234,15 +234,6 @@ EVALUATION_FIELDS = (
     "measure",
 )
 """Fields that do not affect training. Runs that differ only in these share a training run."""
-BATCH_FIELDS = (
-    *("corpus", "sources", "num_pairs", "domain_column"),
-    *("sampler", "mixing_alpha", "batch_size", "cluster_size", "cluster_dimensions", "packing"),
-    *("surrogate", "filter", "filter_model", "filter_margin", "num_hard_negatives", "mined_negatives"),
-    "known_positives",
-    *("max_tokens", "batches_a_step", "num_steps", "num_epochs"),  # the surrogate truncates at max_tokens, too
-)
-"""Fields that affect batches. Runs with equal values and an equal seed see the same pairs at each step."""
-
 CONTEXT_FIELDS = (
     "num_first_stage_layers",
     "first_stage_rate",
@@ -299,12 +290,6 @@ def get_training_run(run: Run) -> Run:
 def get_training_values(run: Run) -> dict[str, Any]:
     """Return the values of the fields that a training run depends on."""
     return {name: value for name, value in vars(run).items() if name not in EVALUATION_FIELDS}
-
-
-@cache
-def get_batch_key(run: Run) -> tuple[object, ...]:
-    """Return the values that determine the batches of a run, apart from its seed. They are hashable."""
-    return tuple(getattr(run, name) for name in BATCH_FIELDS)
 
 
 PHASE_FIELDS = (

@@ -13,7 +13,7 @@ from experiments.e01_table1 import runs as table1
 from experiments.e05_epochs import runs as epochs
 from experiments.e06_hard_negatives import runs as hard_negatives
 from experiments.e20_two_phases import runs as two_phases
-from repro.spec import base, by_scale, get_batch_key, get_first_phase, grid, identity, pick, scales
+from repro.spec import base, by_scale, get_first_phase, grid, identity, pick, scales
 from repro.spec.identity import difference, get_setting_id, get_training_id, run_from_record, run_id
 
 
@@ -137,12 +137,3 @@ def test_pick_may_depend_on_scale() -> None:
     assert largest.matches(base("small", batch_size=4096)) and not largest.matches(base("small", batch_size=512))
     assert not largest.matches(base("lab", batch_size=512)), "the pick has no value for lab"
     assert str(largest.at("desk")) == "batch_size=512, sampler=random"
-
-
-def test_batch_key_ignores_the_rest() -> None:
-    run = base("desk", sampler="cluster", cluster_size=64)
-    ignored = {"loss": "icl", "learning_rate": 1.0, "temperature": 0.1, "architecture": "contextual"}
-    read = {"packing": "greedy", "filter": "surrogate", "num_hard_negatives": 1, "max_tokens": 9, "batches_a_step": 2}
-    for name, value in (ignored | read).items():
-        is_same = get_batch_key(replace(run, **{name: value})) == get_batch_key(run)
-        assert is_same is (name in ignored), name
