@@ -69,7 +69,7 @@ class Job:
     def progress(self) -> int:
         """Return the number of checkpointed steps of a run's training runs.
 
-        A stage and measuring start over, so they add none. Interruptions count against a run only if it makes no
+        Those of stages and of measuring are not counted. Interruptions count against a run only if it makes no
         progress between them.
         """
         if self.stage:
@@ -113,13 +113,16 @@ class Job:
             raise stop.stopped(str(error)) from error
 
     def _build_stage(self, stop: Stop) -> None:
-        """Build the stage. It has no checkpoint: if stopped, partial files are removed and it starts over."""
-        if RUN_ID.fullmatch(str(self.run["filter_model"])):
-            # Its embeddings need the weights of another run.
+        """Build the stage. If stopped, partial files are removed and it starts over, except for K-means of `clusters`."""
+        stage, name = self._stage(), str(self.run["filter_model"])
+        # Embeddings of the filter need the weights of another run.
+        if RUN_ID.fullmatch(name) and any(
+            each.key.get("surrogate") == name and not each.is_built for each in stage.all()
+        ):
             from repro.execute import train_filter_model
 
             train_filter_model(run_from_fields(self.run), should_stop=stop, progress=log_line)
-        self._stage().build(log_line)
+        stage.build(log_line)
 
     @contextmanager
     def _record_outcome(self, where: JobState, stop: Stop) -> Iterator[None]:

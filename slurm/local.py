@@ -193,7 +193,7 @@ class LocalQueue:
 
     def _work(self, task: Task, free: SimpleQueue[Slot]) -> None:
         """Execute a job once, and record a failure that its processes could not report."""
-        slot = free.get()
+        slot, before = free.get(), task.item.read()
         try:
             status = self._follow_children(task, slot)
         finally:
@@ -203,8 +203,10 @@ class LocalQueue:
         last = task.item.read() or JobState(state="done", log=str(self.get_log_path(task)))
         if last.state == "failed" or self.is_stopping or task.job.is_done:
             return
-        # A killed child (negative status) may be the victim of a full memory. The job itself counts its interruptions.
-        if status >= 0 and status not in (EXIT_INTERRUPTED, EXIT_LOST):
+        # A killed child (negative status) may be the victim of a full memory. The job itself counts its interruptions,
+        # but only if it has begun: otherwise the child would be started and killed forever.
+        was_counted = status < 0 and task.item.read() != before
+        if not was_counted and status not in (EXIT_INTERRUPTED, EXIT_LOST):
             task.item.write(replace(last, state="failed", reason=_describe_exit(status)))
 
     def _follow_children(self, task: Task, slot: Slot) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from repro.spec import Run
@@ -28,6 +28,9 @@ class JobState:
     host: str = ""
     log: str = ""
     script: str = ""
+
+
+KEYS = tuple(key.name for key in fields(JobState))
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,9 @@ class WorkItem:
         """Return the last state, or None if it never started. Raises ValueError if its file is damaged."""
         path = self.folder / "job.json"
         try:
-            return JobState(**json_object(path))
+            values = json_object(path)
+            # Files of older code have keys that this version does not know.
+            return JobState(**{name: values[name] for name in KEYS if name in values})
         except (TypeError, ValueError) as error:
             # Another launcher may remove it at this moment.
             if not path.exists():

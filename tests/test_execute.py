@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,19 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.records.store import Record, has_record
 from repro.spec import base, get_first_phase
-from repro.spec.identity import get_training_id, run_id
+from repro.spec.identity import RUN_ID, get_training_id, run_id
 from repro.spec.registry import find_experiment
 from repro.stopping import Interrupted
 from repro.storage.digests import hash_file
 from repro.storage.paths import get_home, get_local_records, run_folder
+from repro.storage.stages import Stage
 from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_checkpoint_step, read_metrics
 from repro.train.setup import make_model_config
 from repro.train.trainer import trained_model
+from slurm.job import Job
+from slurm.signals import Stop
+from slurm.states import JobState
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 
@@ -77,6 +81,18 @@ def test_filter_is_trained_first() -> None:
     contextual = next(run for run in declared if run.architecture == "contextual")
     with pytest.raises(ValueError, match="filter_model"):
         execute(replace(CLUSTERS, filter="random", filter_model=run_id(contextual)), progress=ignore)
+
+
+def test_other_stages_need_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job trains the run of the filter only before a stage that needs its embeddings."""
+    work: list[str] = []
+    monkeypatch.setattr("repro.execute.train_filter_model", lambda *args, **options: work.append("filter"))
+    monkeypatch.setattr(Stage, "build", lambda stage, progress: work.append(stage.name))
+    run = replace(CLUSTERS, filter="surrogate", filter_model="0" * 12)
+    assert RUN_ID.fullmatch(run.filter_model or "")
+    for stage in list_stages(run):
+        Job(run=asdict(run), stage=stage.title)(Stop(), where=JobState(state="running"))
+    assert work.count("filter") == 1 and work[work.index("filter") + 1] == "embeddings"
 
 
 def test_step_zero_scores_the_untrained_model() -> None:

@@ -6,6 +6,7 @@ Each step takes STAND_IN_STEP_SECONDS. Every action is a line in home/trace. Fla
 - `mended`: a run of seed 13 succeeds. Without the flag, it fails.
 - `measures-long`: the run spends a minute on measuring after training.
 - `break-NAME`, `break-shard-N`: building this stage or shard fails.
+- `crash`: a child of the local queue is killed before it begins.
 - `hold-N`: shard N waits until the flag is removed.
 
 Tests use the stand-in through the fixture `stand_in`. As a module, it is a child of the local queue with the stand-in.
@@ -14,6 +15,7 @@ Tests use the stand-in through the fixture `stand_in`. As a module, it is a chil
 import hashlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -156,6 +158,8 @@ def replace_work() -> None:
 
 
 if __name__ == "__main__":
+    if (get_home() / "crash").exists():
+        os.kill(os.getpid(), signal.SIGSEGV)
     replace_work()
     # A test may name a function instead of `execute`.
     if "STAND_IN_EXECUTE" in os.environ:

@@ -155,6 +155,18 @@ def test_killed_run_ends_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert get_statuses([run])[0].num_interruptions == 1
 
 
+def test_crash_at_start_is_a_failure() -> None:
+    """A child that is killed before it begins is not started again and again."""
+    set_flag("crash")
+    lines = launch(RUNS[0])
+    assert sum(": started" in line for line in lines) == 1
+    clear_flag("crash")
+    launch(RUNS[0])
+    assert get_states(RUNS[0]) == ["failed"], "its stage has failed"
+    launch(RUNS[0], retry=True)
+    assert get_states(RUNS[0]) == ["recorded"]
+
+
 def advance_and_interrupt(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[str], None]) -> Never:
     """Advance by one step in each of the first five attempts. Every attempt is interrupted."""
     folder = run_folder(run_id(run))
