@@ -55,6 +55,8 @@ class Profile:
             raise ValueError(
                 f"profile {self.name}: {unknown[0]!r} is no kind of stage; choose among {list(STAGE_KINDS)}"
             )
+        if self.num_nodes > 1 and self.on != "slurm":
+            raise ValueError(f"profile {self.name}: nodes={self.num_nodes} needs on='slurm'")
         if 0 < self.gpus_per_run < self.num_processes:
             problem = f"tasks_per_node={self.num_processes} with {self.gpus_per_run} GPUs per node"
             raise ValueError(f"profile {self.name}: {problem}; each process needs its own")
@@ -125,6 +127,10 @@ def _resolve_values(name: str, tables: Mapping[str, dict[str, Any]], chain: tupl
     if not isinstance(parent, str) or parent not in tables or parent in (*chain, name):
         raise ValueError(f"profile {name}: extends={parent!r}; choose another of {sorted(tables)}")
     inherited = _resolve_values(parent, tables, (*chain, name))
+    # Either way of setting the shards replaces the other.
+    shard_keys = {"num_shards", "pairs_per_shard"}
+    if values.keys() & shard_keys:
+        inherited = {key: value for key, value in inherited.items() if key not in shard_keys}
     for key, value in values.items():
         is_merged = isinstance(value, dict) and isinstance(inherited.get(key), dict)
         inherited[key] = inherited[key] | value if is_merged else value

@@ -131,6 +131,11 @@ def _select_tasks(
     # The clustering or the training of these would be refused, possibly after days of embedding.
     skipped |= {run_id(run): reason for run, reason in find_oversized(missing).items()}
     chosen = [run for run in missing if run_id(run) not in skipped]
+    if profile.on == "slurm" and not retry:
+        # A local queue ends such runs itself.
+        blocked = _find_blocked(build_tasks(chosen, profile), snapshot)
+        skipped |= {name: f"run {name}: {reason}; --retry builds it again" for name, reason in blocked.items()}
+        chosen = [run for run in chosen if run_id(run) not in blocked]
     message = f"{count_noun(len(statuses), 'run')} requested, {len(chosen)} to start"
     failed = [] if retry else [status.id for status in statuses.values() if status.state == "failed"]
     if failed:
@@ -139,6 +144,21 @@ def _select_tasks(
     for reason in skipped.values():
         progress(f"skipped: {reason}")
     return build_tasks(chosen, profile), [*skipped, *failed]
+
+
+def _find_blocked(tasks: Sequence[Task], snapshot: Snapshot) -> dict[str, str]:
+    """Return the runs that need a stage which failed and which no job in the queue builds, with the reason."""
+    live_jobs = snapshot.map_slurm_jobs()
+    reasons: dict[str, str] = {}
+    # Every task comes after the stages that it needs.
+    for task in tasks:
+        last = task.item.read() if task.item.kind == "stage" and task.name not in live_jobs else None
+        failed_need = next((need for need in task.needs if need in reasons), None)
+        if last is not None and last.state == "failed":
+            reasons[task.name] = f"stage {task.name} failed: {last.reason}"
+        elif failed_need is not None:
+            reasons[task.name] = reasons[failed_need]
+    return {task.name: reasons[task.name] for task in tasks if task.item.kind == "run" and task.name in reasons}
 
 
 def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:

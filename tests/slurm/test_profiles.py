@@ -28,6 +28,8 @@ def test_own_profile_extends_shipped_one(own: Path) -> None:
     assert mine.pairs_per_shard == 10_000_000
     assert mine.stage == {"mem_gb": 8, "timeout_min": 2880, "cpus_per_task": 16, "gpus_per_node": 0}
     assert mine.kinds["embeddings"] == {"gpus_per_node": 1} and mine.kinds["clusters"]["gpus_per_node"] == 1
+    own.write_text('[a]\nnum_shards = 4\n[b]\nextends = "a"\npairs_per_shard = 10\n')
+    assert (load_profile("b").num_shards, load_profile("b").pairs_per_shard) == (None, 10)
     assert load_profile("eight-gpus").kinds["clusters"]["gpus_per_node"] == 8
 
 
@@ -39,6 +41,7 @@ MISTAKES = {
     "extends = 'mine'": "extends='mine'; choose another of",
     "extends = {}": "choose another of",
     "tasks_per_node = 8\ngpus_per_node = 4": "tasks_per_node=8 with 4 GPUs per node; each process needs its own",
+    "on = 'local'\nnodes = 2": "nodes=2 needs on='slurm'",
     "pairs_per_shard = 0": "pairs_per_shard=0; must be a whole number of at least 1",
     "pairs_per_shard = true": "pairs_per_shard=True; must be",
     "[mine.kinds.clusterz]\nmem_gb = 8": "'clusterz' is no kind of stage",
