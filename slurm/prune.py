@@ -15,7 +15,7 @@ from repro.spec import Run
 from repro.spec.identity import run_id
 from repro.storage.files import is_dead_part
 from repro.storage.lease import get_live_owner
-from repro.storage.paths import get_home, get_local_records, run_folder
+from repro.storage.paths import get_home, get_local_records, get_writer_lease, run_folder
 from repro.storage.shards import list_redundant_shards
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.sweep import read_run, read_submissions
@@ -81,12 +81,15 @@ def _list_partial_paths(folder: Path) -> list[Path]:
 
 
 def _is_abandoned(part: Path) -> bool:
-    """Return whether nothing in a partial file or folder changed for a day, and no process holds its lock."""
+    """Return whether nothing in a partial file or folder changed for a day, and no process holds its lock or lease."""
     content = part.rglob("*") if part.is_dir() else ()
     # A file can disappear between the listing and its stat.
     times = [status.st_mtime for path in (part, *content) if (status := _read_stat(path)) is not None]
     is_old = bool(times) and time.time() - max(times) > MIN_AGE_SECONDS
-    return is_old and (not part.is_dir() or is_dead_part(part))
+    # The lock of another machine may be invisible here, its lease is not. A temporary name is `.NAME.DIGITS.part`.
+    target = part.with_name(part.name[1:].rsplit(".", 2)[0])
+    has_writer = get_live_owner(get_writer_lease(target)) is not None
+    return is_old and not has_writer and (not part.is_dir() or is_dead_part(part))
 
 
 def _read_stat(path: Path) -> os.stat_result | None:

@@ -88,10 +88,13 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def remove_dead_parts(path: Path) -> None:
-    """Remove the temporary folders that killed processes left in `atomic_folder(path)`. Those of living ones are locked."""
+def remove_dead_parts(path: Path, *, is_leased: bool = False) -> None:
+    """Remove the temporary folders that killed processes left in `atomic_folder(path)`. Those of living ones are locked.
+
+    If the caller holds the lease of all writers (`is_leased`), it removes them also on a disk without locks.
+    """
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        if is_dead_part(part):
+        if is_leased or is_dead_part(part):
             shutil.rmtree(part, ignore_errors=True)
 
 

@@ -2,7 +2,8 @@
 
 A lease is a folder of numbered owner files, 000001.json, 000002.json, …, and the highest number is the current owner.
 A process acquires the lease by creating the next number with O_EXCL, so exactly one of several competing processes
-succeeds. This requires only exclusive creation, which is atomic on NFS from version 3. No owner file is ever removed.
+succeeds. This requires only exclusive creation, which is atomic on NFS from version 3. Owner files stay when a lease ends. Only
+`repro prune` removes those of a training run, with its checkpoint.
 
 The lease is free if there is no owner, if the owner has ended (a file NNNNNN.ended exists), or if it is dead. An owner
 on this machine is dead if its process no longer exists. Any owner is dead if its heart-beat (the modification time of

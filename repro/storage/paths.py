@@ -121,6 +121,13 @@ def get_corpora_folder() -> Path:
     return get_home() / "corpora"
 
 
+def get_writer_lease(path: Path) -> Path:
+    """Return the folder of the lease for building a stage or importing a corpus, given the path of the result."""
+    if path.parent == get_corpora_folder():
+        return get_home() / "imports" / path.name
+    return get_building_folder(path) / "owner"
+
+
 def is_imported(name: str) -> bool:
     """Return whether a name, with or without a digest after `@`, is one of an imported corpus."""
     bare = name.partition("@")[0]

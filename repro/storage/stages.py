@@ -142,7 +142,7 @@ class Stage:
                 if self.is_built:
                     return
                 # the files of killed builds, which can be as large as the stage
-                remove_dead_parts(self.path)
+                remove_dead_parts(self.path, is_leased=True)
                 # That listed the folder, which renews the cache of a network disk. It may have hidden a finished stage.
                 if self.is_built:
                     return

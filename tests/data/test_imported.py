@@ -203,20 +203,18 @@ def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -
     assert [run.learning_rate for run in runs] == pytest.approx(rates, rel=0.05)
 
 
-def test_slower_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus that another import created under the name in the meantime stays."""
+def test_second_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an import runs, another one of the same name is refused and changes nothing."""
     source, other = write_rows(tmp_path / "x.jsonl", make_rows()), write_rows(tmp_path / "other.jsonl", make_rows(60))
     run_step = imported.import_pairs
 
-    def import_other_first(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(imported, "import_pairs", run_step)
-        import_source(other, name="mine")
+    def import_again_first(*args: Any, **options: Any) -> Any:
+        with pytest.raises(ValueError, match="'mine' is being imported by process"):
+            import_source(other, name="mine")
         return run_step(*args, **options)
 
-    monkeypatch.setattr(imported, "import_pairs", import_other_first)
-    with pytest.raises(ValueError, match="created by another process"):
-        import_source(source, name="mine")
-    assert find_imported("mine").found.num_kept == 60
+    monkeypatch.setattr(imported, "import_pairs", import_again_first)
+    assert import_source(source, name="mine").found.num_kept == 400
     assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
 
 

@@ -19,7 +19,7 @@ from repro.cli.main import app
 from repro.planning.cost import has_ended, list_training_phases, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
-from repro.storage.paths import get_local_records, run_folder
+from repro.storage.paths import get_local_records, get_writer_lease, run_folder
 from slurm.job import Job, run_here
 from slurm.profiles import Profile
 from slurm.prune import list_leftovers
@@ -136,6 +136,15 @@ def test_prune_finds_recorded_trainings(changes: dict[str, Any]) -> None:
     assert [path.parent for path, _ in list_leftovers([run])] == folders[:-1], "an unrecorded run has started there"
 
 
+def test_state_of_older_code_is_read(file: str) -> None:
+    get_run_item(RUNS[0]).write(JobState(state="failed", reason="no room"))
+    path = get_run_item(RUNS[0]).folder / "job.json"
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"at": 1.5, "peak_bytes": 0, "num_in_vain": 2, "reached": 3})
+    )
+    assert (read_status(file)[0]["state"], read_status(file)[0]["reason"]) == ("failed", "no room")
+
+
 def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     execute_runs(RUNS[0])
     path = get_local_records() / f"{run_id(RUNS[0])}.json"
@@ -216,6 +225,8 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     removable = {path for path, _ in list_leftovers((*RUNS[:2], unfinished))}
     os.close(lock)
     assert [path for path, _ in list_leftovers([])] == [old, locked]
+    with take_lease(get_writer_lease(own_home / "stages" / "c")):
+        assert [path for path, _ in list_leftovers([])] == [old], "another machine may build it"
     locked.rmdir()
     assert removable == {old, *(get_run_item(run).folder / "checkpoint.safetensors" for run in RUNS[:2])}
     assert "would remove" in invoke("prune", file, "--dry-run").stdout and old.exists()

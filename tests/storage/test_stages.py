@@ -151,7 +151,7 @@ def test_hidden_stage_is_not_built_again(own_home: Path, monkeypatch: pytest.Mon
     """A network disk may show a stage of another machine only after its folder is listed."""
     stage = make_stage()
 
-    def show(path: Path) -> None:
+    def show(path: Path, *, is_leased: bool) -> None:
         path.mkdir(parents=True)
         (path / STAGE_FILE).write_text('{"files": {}}')
 

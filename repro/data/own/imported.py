@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,8 @@ from repro.data.paper.collection_rules import CollectionRules
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_folder, json_object, remove_dead_parts, write_json
-from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, is_imported
+from repro.storage.lease import acquire_unless_alive, get_last_owner
+from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, get_writer_lease, is_imported
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
 RECIPE = 13
@@ -130,8 +132,13 @@ def import_source(
         raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out")
     if split and not given:
         raise ValueError(f"--split {split}: there is no BEIR folder to evaluate on")
-    remove_dead_parts(target)
-    with atomic_folder(target, must_be_first=True) as part:
+    lease = acquire_unless_alive(get_writer_lease(target))
+    if lease is None:
+        raise ValueError(f"{name!r} is being imported by {get_last_owner(get_writer_lease(target))}: wait for it")
+    with ExitStack() as stack:
+        stack.enter_context(lease)
+        remove_dead_parts(target, is_leased=True)
+        part = stack.enter_context(atomic_folder(target, must_be_first=True))
         notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None) if given else []
         if given:
             write_given(part / GIVEN_FOLDER, name, given)
