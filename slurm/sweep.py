@@ -1,6 +1,7 @@
 """A sweep: the jobs that a set of runs needs, in which order, and one file per submission with their locations.
 
-If several runs need the same training run, one of them executes it, and the others wait without using a slot.
+If several runs of one launch need the same training run, one of them executes it, and the others wait without using a
+slot. On Slurm, a run of another launch waits inside its job.
 """
 
 from __future__ import annotations
