@@ -11,7 +11,7 @@ Kinds of context:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -51,22 +51,40 @@ MAX_SIZE_RATIO = 1.1
 """Largest ratio of the sizes of two files that may hold the same documents, with other ids or titles."""
 
 
+MAX_SEARCHED_SHARE = 0.5
+"""Largest share of searched documents among the documents of a wrong corpus."""
+
+
+def are_mostly_searched(documents: Iterable[Any], searched: Iterable[Any]) -> bool:
+    """Return whether most documents of a corpus are searched, so that it would be the right one, not a wrong one."""
+    distinct = {*documents}
+    return len(distinct.intersection(searched)) > MAX_SEARCHED_SHARE * len(distinct)
+
+
 def have_wrong_corpora(datasets: Sequence[SuiteDataset]) -> bool:
     """Return whether the datasets of a suite can be wrong corpora of each other.
 
     A single dataset has no other one. Two datasets with the same documents, for example the held-out domains of an
-    imported corpus, are no wrong corpora of each other.
+    imported corpus, are no wrong corpora of each other. Neither is a dataset one that is mostly searched itself.
     """
-    sizes = [(dataset.path / "corpus.jsonl").stat().st_size for dataset in datasets]
+    if len(datasets) < 2:
+        return False
+    paths = {dataset.name: dataset.path / "corpus.jsonl" for dataset in datasets}
+    sizes = {name: path.stat().st_size for name, path in paths.items()}
 
     @cache
-    def read_documents(index: int) -> frozenset[str]:
-        return frozenset(read_texts(datasets[index].path / "corpus.jsonl", DOCUMENT).values())
+    def read_documents(name: str) -> frozenset[int]:
+        # hashes, because the texts of a whole suite may not fit into memory
+        return frozenset(map(hash, read_texts(paths[name], DOCUMENT).values()))
 
-    return len(datasets) > 1 and not any(
+    are_equal = any(
         read_documents(first) == read_documents(second)
-        for first, second in combinations(range(len(datasets)), 2)
+        for first, second in combinations(paths, 2)
         if max(sizes[first], sizes[second]) <= MAX_SIZE_RATIO * min(sizes[first], sizes[second])
+    )
+    return not are_equal and not any(
+        are_mostly_searched(read_documents(other), read_documents(name))
+        for name, other in wrong_corpora(datasets).items()
     )
 
 

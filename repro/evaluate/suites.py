@@ -28,7 +28,7 @@ from repro.evaluate.adaptation import (
     make_whitening_map,
 )
 from repro.evaluate.collections import Collection, Encoder, apply_collection_rules, describe_datasets, read_collections
-from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.contexts import are_mostly_searched, draw_context, wrong_corpora
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, search_bm25, write_run
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 TOP_K = 100
 OWN = "own"
-MAX_SEARCHED_SHARE = 0.5
-"""Largest share of searched documents among the documents of a wrong corpus."""
 FULL, RERANKED = "full search", "reranking of a first stage"
 
 
@@ -191,12 +189,10 @@ def evaluate_setting(
 def _check_wrong_corpora(collections: Mapping[str, Collection], wrong: Mapping[str, Retrieval]) -> None:
     """Raise ValueError if most documents of a wrong corpus are searched, which would make it the right one."""
     for name, corpus in wrong.items():
-        documents = {*corpus.documents}
-        num_searched = len(documents.intersection(collections[name].retrieval.documents))
-        if num_searched > MAX_SEARCHED_SHARE * len(documents):
+        if are_mostly_searched(corpus.documents, collections[name].retrieval.documents):
             raise ValueError(
-                f"{num_searched} of {len(documents)} documents of {corpus.name}, the wrong corpus, are documents of "
-                f"{name}, which is searched: name another one"
+                f"most documents of {corpus.name}, the wrong corpus, are documents of {name}, which is searched: name "
+                "another one"
             )
 
 

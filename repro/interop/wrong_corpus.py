@@ -7,7 +7,7 @@ from pathlib import Path
 
 from repro.data.beir import Retrieval, Suite
 from repro.evaluate.collections import read_collections
-from repro.evaluate.contexts import have_wrong_corpora
+from repro.evaluate.contexts import are_mostly_searched, have_wrong_corpora
 from repro.interop.corpus import Progress, find_corpus, open_suite
 
 DEFAULT_SUITE = "desk"
@@ -32,12 +32,11 @@ def find_wrong_source(source: str | None, suite: Suite, progress: Progress) -> R
     """
     if source is None and have_wrong_corpora(suite.datasets):
         return None
-    # as sets, since a copy may have another order
-    searched = {frozenset(collection.retrieval.documents) for collection in read_collections(suite).values()}
+    searched = [collection.retrieval.documents for collection in read_collections(suite).values()]
     others = [
         corpus
         for corpus in _read_corpora(source or DEFAULT_SUITE, progress)
-        if frozenset(corpus.documents) not in searched
+        if not any(are_mostly_searched(corpus.documents, documents) for documents in searched)
     ]
     if not others:
         raise ValueError(f"--wrong-from {source or DEFAULT_SUITE} has no other corpus than the one that is searched")

@@ -87,7 +87,7 @@ def test_searched_documents_are_no_wrong_corpus(suite: Suite, options: dict[str,
     """Otherwise the out-of-corpus context would score as the in-corpus one."""
     collections = {name: each.retrieval for name, each in read_collections(suite).items()}
     setting = Setting(**options, wrong_from=collections)
-    with pytest.raises(ValueError, match="12 of 12 documents"):
+    with pytest.raises(ValueError, match=r"most documents of .*, the wrong corpus"):
         evaluate_setting(FakeEncoder(), suite, setting)
 
 
