@@ -137,7 +137,7 @@ def _format_scores(records: Sequence[Record]) -> str:
     for record in records:
         columns = _list_columns(record)
         notes = [
-            f"{column.label}: 95 % of the bootstrap resamples of the queries have a mean of {bounds[0]:.1f} to {bounds[1]:.1f}"
+            f"{column.label}: 95 % interval of the mean: {bounds[0]:.1f} to {bounds[1]:.1f}"
             for column in columns
             if (bounds := column.interval()) is not None
         ]
@@ -148,11 +148,14 @@ def _format_scores(records: Sequence[Record]) -> str:
 
 
 def _list_columns(record: Record) -> list[QueryScores]:
-    """Return the scores under each context. Records of other measures than retrieval have no score per query."""
+    """Return the scores of each variant, such as a context or a width. Records of other measures than retrieval have no score per query."""
     rows, contexts = list_suite_rows(record.provenance), record.provenance.get("suite", {}).get("contexts")
     num_queries = sum(row["num_queries"] for row in rows)
+    labels = {"own": "NDCG@10"}
+    if contexts:
+        labels = {kind: f"{name} context" for kind, name in CONTEXT_NAMES.items()}
     return [
-        QueryScores.of(f"{CONTEXT_NAMES.get(variant, variant)} context" if contexts else "NDCG@10", values_Q, rows)
+        QueryScores.of(labels.get(variant, variant), values_Q, rows)
         for path, variant in list_variants(record.metrics, record.run.suite)
         if (values_Q := record.arrays.get(path)) is not None and len(values_Q) == num_queries > 0
     ]

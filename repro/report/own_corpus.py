@@ -29,9 +29,10 @@ MEMORIZED_LOSS = 0.05
 
 @dataclass(frozen=True)
 class System(QueryScores):
-    """The scores of one system, and its record."""
+    """The scores of one system, its record, and whether its vectors are whitened by the corpus."""
 
     record: Record
+    is_whitened: bool = False
 
     @property
     def is_trained(self) -> bool:
@@ -105,7 +106,8 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
             if len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
                 owner = "your " if record.run.architecture in TRAINED else ""
                 name = f"{owner}{get_model_name(record.run)}{variant}{_format_stemmer(record)}"
-                systems.append(System(**vars(QueryScores.of(name, values_Q, rows)), record=record))
+                scores = vars(QueryScores.of(name, values_Q, rows))
+                systems.append(System(**scores, record=record, is_whitened=variant == WHITENED))
     num_named = Counter(system.label for system in systems)
     return [
         replace(system, label=f"{system.label} {system.record.id[:6]}") if num_named[system.label] > 1 else system
@@ -202,7 +204,7 @@ def _list_commands(systems: Sequence[System]) -> list[str]:
         model, deploy = best.record.id, f"repro export {best.record.id} FOLDER"
     elif run.architecture == "bm25":
         model, deploy = "bm25", "the BM25 of your search engine"
-    elif best.label.endswith(WHITENED):
+    elif best.is_whitened:
         model, deploy = "minilm --whiten own", f"repro adapt minilm --corpus {suite} --to FOLDER"
     else:
         model, deploy = "minilm", 'SentenceTransformer("sentence-transformers/all-MiniLM-L6-v2")'

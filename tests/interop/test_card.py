@@ -41,6 +41,11 @@ def test_card_shows_its_scores(architecture: str) -> None:
     assert ("null context" in card) == ("compare only scores" in card) == (architecture == "contextual")
 
 
+def test_columns_are_named_by_variant() -> None:
+    header = make_card(find_record("whitening", "biencoder")).split("## Scores")[1].split("|\n", 1)[0].split("|")
+    assert "NDCG@10" in map(str.strip, header) and len({*header[1:]}) == len(header[1:]) > 3
+
+
 def test_card_names_corpora_of_both_phases() -> None:
     record = find_record("table1", "contextual")
     first = {"pretraining_corpus": "all", "num_pretraining_steps": 3}

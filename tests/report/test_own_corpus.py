@@ -94,6 +94,9 @@ def test_whitened_vectors_are_a_system(summarise: Summarise) -> None:
     lines = summarise(trained, minilm)
     assert lines[0].startswith("off-the-shelf MiniLM, whitened wins over your biencoder: +20.0")
     assert sum("off-the-shelf MiniLM" in line and "●" in line for line in lines) == 2 and "repro adapt" in lines[-1]
+    other = make_record(replace(MINILM, max_tokens=8), spread_scores(0.3))
+    other.arrays[f"{MINILM.suite}+whitened"] = minilm.arrays[f"{MINILM.suite}+whitened"]
+    assert "repro adapt" in summarise(trained, minilm, other)[-1], "also if its name ends with an id"
 
 
 def test_references_are_described(summarise: Summarise) -> None:
