@@ -25,7 +25,7 @@ from repro.data.beir import (
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
-from repro.data.folders import list_splits
+from repro.data.folders import FORMATS, get_format, list_splits
 from repro.data.lines import iter_lines
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
 from repro.data.paper.collection_rules import CollectionRules, find_rules
@@ -85,7 +85,7 @@ class Corpus:
 
 def describe_column_choice(corpus: Corpus) -> list[str]:
     """Return a line about the column of documents if the first row of a file has several, or a title. Else empty."""
-    if corpus.kind != "file" or corpus.path.suffix == PLAIN_TEXT:
+    if corpus.kind != "file" or corpus.path.suffix.lower() == PLAIN_TEXT:
         return []
     _, row = next(iter_rows(corpus.path), ("", {}))
     chosen, *others = match_names(TEXT_COLUMNS, tuple(row)) or ("",)
@@ -109,6 +109,8 @@ def find_corpus(source: str, progress: Progress = print) -> Corpus:
         # The name that `evaluate` gives the folder, because the draw of the context depends on it.
         return Corpus(get_legal_name(path.resolve().name), "beir", path.resolve())
     if path.is_file():
+        if path.suffix.lower() != PLAIN_TEXT and not get_format(path):
+            raise ValueError(f"{path} ends in {path.suffix!r}; accepted are {[PLAIN_TEXT, *FORMATS]}")
         return Corpus(path.name, "file", path.resolve())
     # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
     if is_imported(source) and not path.is_dir():
@@ -187,7 +189,7 @@ def describe_name_clash(source: str) -> str:
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
     """Yield id and text of each document. Documents without an id are numbered."""
-    if path.suffix == PLAIN_TEXT:
+    if path.suffix.lower() == PLAIN_TEXT:
         yield from ((str(line_number), line) for line_number, line in iter_lines(path))
         return
     ids: set[str] = set()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ from repro.interop.comparison import (
     make_scores_view,
 )
 from repro.interop.corpus import Progress, open_suite
-from repro.interop.opening import Opened, find_bm25_run, find_named_run, open_model
+from repro.interop.opening import Opened, check_revision, find_bm25_run, find_named_run, is_hub_id, open_model
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import find_training_run, review_seen_queries
@@ -164,19 +163,25 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     check_device(request.device)
     check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
     sources = [request.model] if request.compare_with is None else [request.model, request.compare_with]
+    check_revision(request.revision, sources)
+    _check_stemmed_language(request.language, sources)
     models = [source for source in sources if source != BM25 and find_bm25_run(source) is None]
     runs = {source: run for source in models if (run := find_named_run(source)) is not None}
+
+    def open_source(source: str) -> Opened:
+        revision = request.revision if is_hub_id(source) else None
+        return open_model(source, revision=revision, progress=progress)
+
     # A run is checked by its fields and opened last, because that may train it.
-    open_source = partial(open_model, revision=request.revision, progress=progress)
     opened = {source: open_source(source) for source in models if source not in runs}
     check_options(request, {source: runs.get(source) or opened[source].config for source in models}, sources)
     whole = open_suite(request.suite, progress)
     collections = read_collections(whole)
     review = review_seen_queries(sources, whole, collections, progress, leave_out=request.leave_out_seen)
-    opened |= {source: open_source(source) for source in runs}
     suite = review.suite
     target = folder or get_default_folder(request, whole.name)
     target.mkdir(parents=True, exist_ok=True)
+    opened |= {source: open_source(source) for source in runs}
     evaluator = _Evaluator(request, suite, review.collections, whole, collections, target, progress)
     systems = [
         evaluator.score_model(source, opened[source]) if source in opened else evaluator.score_bm25(source)
@@ -275,6 +280,14 @@ def check_options(request: EvaluationRequest, sizes: Mapping[str, Any], sources:
         )
 
 
+def _check_stemmed_language(language: str, sources: Sequence[str]) -> None:
+    """Raise ValueError for another language than English if a run of BM25 has the English tokenizer."""
+    runs = {source: find_bm25_run(source) for source in sources if source != BM25}
+    english = [source for source, run in runs.items() if run is not None and get_run_tokenizer(run) == ENGLISH]
+    if english and language not in ("", ENGLISH):
+        raise ValueError(f"--language {language}: run {english[0]} stems English; choose {BM25} for another language")
+
+
 @dataclass(frozen=True)
 class _Evaluator:
     """Scores the systems of one evaluation.
@@ -356,7 +369,8 @@ class _Evaluator:
         tokenizer = UNICODE if run is None else get_run_tokenizer(run)
         language = self._find_language() if tokenizer == UNICODE else ENGLISH
         options: dict[str, Any] = {"tokenizer": tokenizer, "language": language}
-        self.progress(f"{BM25}: language {language} (--language sets another)")
+        hint = " (--language sets another)" if tokenizer == UNICODE else ""
+        self.progress(f"{BM25}: language {language}{hint}")
         outputs = self._make_outputs(source, BM25, {BM25: bm25_parameters(**options)})
         evaluation = evaluate_bm25(self.suite, outputs=outputs, collections=self.collections, **options)
         metadata = {"called": source, "run": None if run is None else run_id(run), "architecture": BM25}
@@ -416,8 +430,14 @@ def get_default_folder(request: EvaluationRequest, suite: str) -> Path:
 
     Repeating a command finds its cached results. Any other model, context or seed has another folder.
     """
-    options = {name: value for name, value in asdict(request).items() if name != "device"}
+    # "model" in two working directories is two models
+    options = {name: _resolve_path(value) for name, value in asdict(request).items() if name != "device"}
     return get_home() / "evaluations" / f"{get_folder_name(request.model, suite)}-{hash_json(options)[:8]}"
+
+
+def _resolve_path(value: Any) -> Any:
+    """Return the absolute path of a file or folder, and any other value as it is."""
+    return str(Path(value).resolve()) if isinstance(value, str) and value and Path(value).exists() else value
 
 
 def get_folder_name(source: str, *suffixes: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     Raises:
         ValueError: if `source` is none of these, or if it has no revisions but one is given.
     """
+    check_revision(revision, [source])
     # otherwise there is one bar per part of a folder
     transformers_logging.disable_progress_bar()
     run = find_named_run(source)
@@ -86,15 +88,13 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     folder = get_minilm_folder() if source == MINILM else Path(source)
     commit = None
     if not folder.is_dir():
-        if not HUB_ID.fullmatch(source):
+        if not is_hub_id(source):
             raise ValueError(
                 f"no model {shorten(repr(source))}: name a folder, a run's id (12 characters of 0-9 and a-f, or a unique "
                 f"beginning), a hub id (OWNER/NAME) or {MINILM}; evaluate also takes {BM25}"
             )
         folder = find_folder(source, revision)
         commit = folder.name
-    elif revision is not None:
-        raise ValueError(f"--revision {shorten(revision)}: {source} is a folder, only hub ids have revisions")
     called = source if commit or source == MINILM else folder.resolve().name
     check_weights_are_read(folder)
     with name_in_errors(folder):
@@ -103,6 +103,17 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         used = " and ".join(f"{text!r} before {role} texts" for role, text in model.role_prompts.items())
         progress(f"{called}: prompts {shorten(model.unused_prompts)} are not used; used are {used}")
     return Opened(model, called, revision=commit, folder=folder)
+
+
+def is_hub_id(source: str) -> bool:
+    """Return whether a model is opened from a hub: its name is OWNER/NAME, and there is no such folder."""
+    return HUB_ID.fullmatch(source) is not None and not Path(source).is_dir()
+
+
+def check_revision(revision: str | None, sources: Sequence[str]) -> None:
+    """Raise ValueError if a revision is given and no source is a hub id."""
+    if revision is not None and not any(map(is_hub_id, sources)):
+        raise ValueError(f"--revision {shorten(revision)}: only hub ids have revisions, not {' and '.join(sources)}")
 
 
 def find_named_run(source: str) -> Run | None:
@@ -124,9 +135,12 @@ def _open_run(run: Run, source: str, progress: Progress) -> Model:
     from repro.train.checkpoint import read_checkpoint_step
     from repro.train.trainer import trained_model
 
-    if run.num_steps is None or read_checkpoint_step(run_folder(get_training_id(run))) < run.num_steps:
-        seconds = [record.provenance.get("training", {}).get("seconds") for record in find_records([run])]
-        time = f"; it took {format_seconds(seconds[0])} where it was recorded" if any(seconds) else ""
+    training = next((record.provenance.get("training", {}) for record in find_records([run])), {})
+    # a run in epochs has its number of steps only in its record, and training may have ended early
+    num_steps = training.get("num_steps", run.num_steps)
+    if num_steps is None or read_checkpoint_step(run_folder(get_training_id(run))) < num_steps:
+        seconds = training.get("seconds")
+        time = f"; it took {format_seconds(seconds)} where it was recorded" if seconds else ""
         progress(f"run {run_id(run)}: its weights are not here, so it is trained{time}")
     return trained_model(run, progress)
 

@@ -96,12 +96,17 @@ def find_seen_queries(
 def _read_pairs(graph: StageGraph, source: str, progress: Callable[[str], None]) -> Pairs | None:
     """Return the training pairs of a run, or None if its corpus is not on this machine."""
     # ValueError is raised if this machine has no corpus of this name, or one with other text.
-    with suppress(ValueError):
-        # The comparison alone does not justify building the corpus of a folder.
-        if graph.corpus.is_built or not Path(source).is_dir():
-            graph.selection.build(progress)
-            return graph.selected_pairs()
-    return None
+    try:
+        if not graph.corpus.is_built:
+            # The comparison alone does not justify building the corpus of a folder.
+            if Path(source).is_dir():
+                return None
+            graph.corpus.build(progress)
+    except ValueError:
+        return None
+    # outside, so that a damaged stage is reported
+    graph.selection.build(progress)
+    return graph.selected_pairs()
 
 
 QueriesByText = Mapping[str, list[tuple[str, str, list[str]]]]

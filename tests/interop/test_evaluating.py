@@ -13,6 +13,7 @@ from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
 from repro.interop.comparison import Column, compute_differences
 from repro.interop.corpus import open_suite
+from repro.interop.evaluating import EvaluationRequest, get_default_folder
 from repro.interop.opening import open_model
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
@@ -41,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "zoo" / "near", folder / "twice" / "again")
     path = folder / "twice" / "again" / "corpus.jsonl"
     path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
-    (folder / "far.txt").write_text("\n".join(make_zoo("far").documents))
+    (folder / "far.TXT").write_text("\n".join(make_zoo("far").documents))
     for name, dropout in (("contextual", 0.1), ("blind", 1.0), ("without-null", 0.0)):
         make_model("contextual", sequence_dropout=dropout).save_pretrained(folder / name)
     make_model("biencoder").save_pretrained(folder / "plain")
@@ -119,7 +120,7 @@ def test_wrong_corpus_has_other_documents() -> None:
         ("zoo/near", (), "far"),
         ("twice", (), "far"),
         ("zoo/near", ("--wrong-from", "zoo/far"), "far"),
-        ("zoo/near", ("--wrong-from", "far.txt"), "far.txt"),
+        ("zoo/near", ("--wrong-from", "far.TXT"), "far.TXT"),
     ):
         contexts = evaluate(*words, *more, suite=suite)["provenance"]["suite"]["contexts"]
         assert {row["corpus"] for row in contexts} == {name}
@@ -151,6 +152,7 @@ def test_excluded_collection_is_wrong_corpus(monkeypatch: pytest.MonkeyPatch) ->
         ("--model bm25 --context wrong", "--context"),
         ("--compare plain bm25 --num-contexts 3", "--num-contexts"),
         ("--model contextual --revision main", "--revision main"),
+        ("--compare bm25 contextual --revision main", "--revision main"),
         ("--model contextual --context odd", r"unknown context \['odd'\]"),
         ("--compare bm25 contextual --num-contexts 5", "--num-contexts 5: contextual takes 1 to 4"),
         ("--compare contextual without-null --context null", "--context null: without-null"),
@@ -162,6 +164,7 @@ def test_excluded_collection_is_wrong_corpus(monkeypatch: pytest.MonkeyPatch) ->
         ("--model bm25 --device mars", "device 'mars'"),
         ("--model bm25 --context own --wrong-from zoo", "add --context wrong"),
         ("--model no-such-model", "no model 'no-such-model'"),
+        ("--model contextual --context wrong --wrong-from plain/config.json", r"accepted are \['.txt'"),
     ],
 )
 def test_impossible_requests_are_refused(monkeypatch: pytest.MonkeyPatch, words: str, message: str) -> None:
@@ -227,6 +230,15 @@ def test_evaluations_have_separate_folders(tmp_path: Path, monkeypatch: pytest.M
     assert set(tmp_path.glob("evaluations/*/scores.json")) == set(files)
 
 
+def test_relative_paths_have_separate_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = []
+    for name in ("first", "second"):
+        (tmp_path / name / "model").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / name)
+        folders += [get_default_folder(EvaluationRequest(model, "zoo"), "zoo") for model in ("./model", "model")]
+    assert folders[0] == folders[1] != folders[2] == folders[3]
+
+
 @pytest.mark.parametrize("source", ["contextual", "plain"])
 def test_cached_export_opens_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     """An export in the cache of the hub is opened by its id, with the scores of its source."""
@@ -237,3 +249,5 @@ def test_cached_export_opens_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = evaluate("--model", "me/mine", "--revision", COMMIT)
     assert result["metrics"] == pytest.approx(evaluate("--model", source)["metrics"], abs=1e-6)
     assert result["provenance"]["model"]["revision"] == COMMIT
+    again = evaluate("--compare", "me/mine", source, "--revision", COMMIT)
+    assert again["provenance"]["model"]["revision"] == COMMIT and "revision" not in again["provenance"]["beside"][0]

@@ -1,5 +1,6 @@
 """Runs as models: impossible requests are refused before a training run starts, and training is announced."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Never
 
@@ -8,6 +9,7 @@ import pytest
 from repro.interop import opening
 from repro.interop.opening import find_named_run
 from repro.records.lookup import resolve_runs
+from repro.records.store import Record
 from repro.report.scores import find_records
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment
@@ -23,6 +25,8 @@ BLIND, WITHOUT_NULL = (
     for name, dropout in (("context_blind", 1), ("ablations", 0))
 )
 
+LEXICAL = next(run_id(run) for run in find_experiment("table1").runs("smoke") if run.architecture == "bm25")
+
 
 def refuse(*arguments: object) -> Never:
     """Fail the test if something is trained or opened."""
@@ -35,6 +39,8 @@ def refuse(*arguments: object) -> Never:
         (f"evaluate --model {PLAIN} --suite planted --context null", "--context"),
         (f"evaluate --model {WITHOUT_NULL} --suite planted --context null", "sequence_dropout=0"),
         (f"evaluate --compare {PLAIN} {BLIND} --suite planted --context own --context wrong", "--context"),
+        (f"evaluate --model {PLAIN} --suite planted --revision main", "only hub ids have revisions"),
+        (f"evaluate --model {LEXICAL} --suite planted --language german", "--language german"),
         (f"evaluate --model {PLAIN} --suite full", "full has no suite.json"),
         (f"evaluate --model {PLAIN} --suite no/where", "no/where"),
         (f"evaluate --model {PLAIN} --suite scifact", "unknown suite 'scifact'"),
@@ -70,3 +76,17 @@ def test_training_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     opening.open_model(PLAIN, progress=lines.append)
     (record,) = find_records(resolve_runs([PLAIN], "desk"))
     assert f"{record.provenance['training']['seconds'] / 60:.0f} min" in lines[0] and lines[1:] == ["trained"]
+
+
+def test_finished_epochs_are_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the record of a run in epochs has its number of steps."""
+    run = replace(resolve_runs([PLAIN], "desk")[0], num_steps=None, num_epochs=1)
+    record = Record(run_id(run), run, {}, {"training": {"num_steps": 30}}, Path("nowhere.json"))
+    monkeypatch.setattr(opening, "find_named_run", lambda source: run)
+    monkeypatch.setattr(opening, "find_records", lambda runs: [record])
+    monkeypatch.setattr("repro.train.trainer.trained_model", lambda run, progress: None)
+    for step, num_lines in ((29, 1), (30, 0)):
+        lines: list[str] = []
+        monkeypatch.setattr("repro.train.checkpoint.read_checkpoint_step", lambda folder, step=step: step)
+        opening.open_model("run", progress=lines.append)
+        assert len(lines) == num_lines

@@ -15,8 +15,10 @@ from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
 from repro.execute import execute
 from repro.interop.corpus import open_suite
+from repro.interop.evaluating import EvaluationRequest, run_evaluation
 from repro.interop.trained_on import find_seen_queries, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
+from repro.pipeline.stages import StageGraph
 from repro.records.lookup import find_run_by_id, read_runs
 from repro.spec.identity import run_id
 from tests.commands import ignore, run_command
@@ -88,6 +90,22 @@ def test_missing_corpus_is_incomplete(desk: Path, run: str, tmp_path: Path, monk
     for source, is_complete in ((str(tmp_path / "model"), False), ("minilm", False), ("bm25", True)):
         seen = find_seen_queries(source, collections, ignore)
         assert not seen.ids and seen.is_complete == is_complete
+
+
+def test_damaged_selection_is_reported(desk: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pairs are not unknown, and nothing is trained before."""
+    shutil.copytree(desk / "home", tmp_path / "home")
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
+    selection = StageGraph(find_run_by_id(run)).selection
+    selection.build()
+    (selection.path / "rows.npy").write_bytes(b"damaged")
+    monkeypatch.setattr("repro.train.trainer.trained_model", None)
+    with pytest.raises(ValueError, match=r"rows\.npy"):
+        evaluate(run)
+    monkeypatch.setattr("repro.interop.trained_on.find_training_run", lambda source: None)
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        run_evaluation(EvaluationRequest(run, "zoo"), tmp_path / "file", progress=ignore)
 
 
 def test_run_opens_after_another_import(desk: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
