@@ -23,7 +23,7 @@ from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import experiments, list_experiment_files, load_headlines
-from repro.statistics.judge import Judgement
+from repro.statistics.judge import DESCRIPTIVE, TENTATIVE, Judgement
 from repro.storage.paths import CHECKOUT, SOURCES
 from repro.text import ABSENT
 
@@ -75,11 +75,15 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]], page: str = "
         effects = [_format_first_effect([by_id.get(id) for id in headline["claims"]], page) for by_id in by_scale]
         rows.append((headline["statement"], headline["paper"] or ABSENT, *effects))
     header = ("", "paper", *judged)
-    return View("Differences in points of NDCG@10, 95 % intervals", header, tuple(rows), align="l" * len(header))
+    title = "Differences in points of NDCG@10 (95 % interval); without brackets: smallest to largest effect"
+    return View(title, header, tuple(rows), align="l" * len(header))
 
 
 def _format_first_effect(judgements: Sequence[Judgement | None], page: str) -> str:
-    """Return the effect and interval of the first judgement that has one, or a dash. Several effects are a range."""
+    """Return the effect and interval of the first judgement that has one, or a dash. Several effects are a range.
+
+    Tentative and descriptive effects have that word.
+    """
     judged = next((judgement for judgement in judgements if judgement and judgement.comparisons), None)
     if judged is None:
         return ABSENT
@@ -88,7 +92,8 @@ def _format_first_effect(judgements: Sequence[Judgement | None], page: str) -> s
     if page:
         effect, bracket, interval = text.partition(" (")
         text = f"[{effect}]({page}#{judged.claim.id}){bracket}{interval}"
-    return text if unit.name == "points" else f"{text} {unit.name}"
+    text += f" {unit.name}" if unit.name != "points" else ""
+    return f"{text} {judged.word}" if judged.word in (TENTATIVE, DESCRIPTIVE) else text
 
 
 LEDGERS = {MAIN: "docs/CLAIMS.md", "GTE": "docs/GTE.md", "MRL": "docs/MRL.md"}

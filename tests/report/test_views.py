@@ -277,6 +277,7 @@ def test_headlines_have_effects_per_scale() -> None:
         make_judgement("T1.b", "HOLDS", 0.0146),
         make_judgement("WH.a", "HOLDS", 0.34, NATS),
         make_judgement("P.b", "HOLDS", 0.5),
+        make_judgement("D.a", "tentative", 0.0094),
         Judgement(CLAIMS["T1.d"], "HOLDS", "desk", effects, POINTS),
     ]
     at_lab = [make_judgement("T1.b", "other scale")]
@@ -286,6 +287,7 @@ def test_headlines_have_effects_per_scale() -> None:
     assert by_claim["T1.b"][1:] == ("+1.8", "[+1.46](CLAIMS.md#T1.b) (+1.36 to +1.56)", "–")
     assert by_claim["WH.a"][2] == "[+0.34](CLAIMS.md#WH.a) (+0.34 to +0.34) nats"
     assert by_claim["T1.d"][2] == "[+0.12 to +0.14](CLAIMS.md#T1.d)" and by_claim["T1.c"][2] == "–"
+    assert by_claim["D.a"][2] == "[+0.94](CLAIMS.md#D.a) (+0.84 to +1.04) tentative"
     (ledger,) = make_claims_view(at_desk[:1]).rows
     assert ledger[2] in by_claim["T1.b"][2], "the ledger has the same number"
 
