@@ -175,6 +175,8 @@ class RowNamer:
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
         for exhibit in experiment.artefacts:
             for row in get_rows(exhibit):
+                if row.minus is not None and row.minus.label in row.label:
+                    continue  # the label of a difference
                 # A label that begins with a dot continues the row above.
                 if not row.label.startswith("·") and (selected := frozenset(filter(row.runs.matches, self.runs))):
                     self.rows.setdefault((selected, row.context), row.label)

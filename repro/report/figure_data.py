@@ -34,7 +34,7 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
     row if its partner for x (`x_of`) or the series that is subtracted (`minus`) has no record.
 
     Raises:
-        ValueError: if a record lacks a metric.
+        ValueError: if a record lacks a metric, or the series that is subtracted has two values at a point.
     """
     by_run = {record.run: record for record in records}
     recorded = [by_run[run] for run in dict.fromkeys(runs) if run in by_run]
@@ -61,18 +61,29 @@ def _iter_series_rows(
 def _subtract(
     figure: Figure, rows: Iterable[dict[str, Any]], others: Iterable[dict[str, Any]], *, has_seeds: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows less the value of another series at the same point. Rows without such a value are dropped.
+    """Yield rows less the value of another series at the same point. Rows without a record of it are dropped.
 
     The other series has the same seed, unless it is a reference system, which has no seeds.
+
+    Raises:
+        ValueError: if the other series has two values at a point, or a record without one of the parts.
     """
     column = get_value_column(figure)
-    places = [name for name in ("part1", "part2", figure.x) if name.startswith("part") or name in FIELDS]
+    places = [figure.x] if figure.x in FIELDS else []
     places += ["seed"] if has_seeds else []
-    values = {tuple(row.get(name) for name in places): row[column] for row in others}
+    values: dict[tuple[Any, ...], dict[tuple[Any, ...], float]] = {}
+    for other in others:
+        place, part = tuple(other[name] for name in places), (other.get("part1"), other.get("part2"))
+        if part in values.setdefault(place, {}):
+            raise ValueError(f"{figure.name}: {other['series']!r} has two values at {(*place, *part)}")
+        values[place][part] = other[column]
     for row in rows:
-        place = tuple(row.get(name) for name in places)
-        if place in values:
-            yield {**row, column: row[column] - values[place]}
+        place, part = tuple(row[name] for name in places), (row.get("part1"), row.get("part2"))
+        if place not in values:
+            continue
+        if part not in values[place]:
+            raise ValueError(f"{figure.name}: no value to subtract from {row['series']!r} at {(*place, *part)}")
+        yield {**row, column: row[column] - values[place][part]}
 
 
 def _make_partner_finder(pick: RunFilter | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
@@ -279,13 +290,20 @@ def format_subtitle(figure: Figure, scale: str, source: str, rows: Sequence[Mapp
 
 
 def describe_claim_seeds(figure: Figure, scale: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a note if a claim about the figure uses other seeds than the drawn ones, else an empty string."""
+    """Return a note if claims about drawn runs use some of the drawn seeds only, or others, else an empty string."""
     drawn_seeds = {row["seed"] for row in rows}
     if figure.name not in artefacts() or not drawn_seeds:
         return ""
-    claims = list_claims(artefacts()[figure.name][0], figure.name)
-    declared = (claim.declared_seeds(scale) for claim in claims if scale in (claim.scales or (scale,)))
-    return "claims use other seeds" if any(set(seeds) != drawn_seeds for seeds in declared) else ""
+    experiment, _ = artefacts()[figure.name]
+    runs = [run for run in experiment.runs(scale) if any(series.runs.matches(run) for series in figure.series)]
+    declared = [
+        set(claim.declared_seeds(scale))
+        for claim in list_claims(experiment, figure.name)
+        if scale in (claim.scales or (scale,)) and any(term.runs.matches(run) for term in claim.terms for run in runs)
+    ]
+    if not all(seeds <= drawn_seeds for seeds in declared):
+        return "claims use other seeds"
+    return "claims use some of them" if any(seeds < drawn_seeds for seeds in declared) else ""
 
 
 def format_column_label(figure: Figure, name: str) -> str:

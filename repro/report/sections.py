@@ -22,7 +22,7 @@ from repro.text import ABSENT
 
 Rows = Sequence[Mapping[str, Any]]
 Draw = Callable[[Figure, str, str, Rows], str]
-"""Returns a figure as SVG text, given its scale, the source of its records and its rows."""
+"""Returns a figure as SVG text, given its scale, the source of its records and its rows. Raises ValueError if it fails."""
 PAPER_SCALE = "small"
 """Scale with the values of the paper."""
 
@@ -55,6 +55,7 @@ class Section:
     records: tuple[tuple[str, Record], ...]  # each with its source
     num_asked: int
     paper: str = MAIN
+    problem: str = ""  # why a picture is not drawn
 
     @property
     def num_published(self) -> int:
@@ -119,10 +120,12 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
     lines = [Line(judged, find_artefact(judged.claim.id, experiment.artefact_names)) for judged in verdicts]
     sections = []
     for artefact in experiment.artefacts:
-        selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in get_rows(artefact)]
+        rows = get_rows(artefact)
+        subtracted = [row.minus for row in rows if row.minus is not None]
+        selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in (*rows, *subtracted)]
         expected = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
         records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
-        view, pictures = _make_view_and_pictures(artefact, runs, by_source, draw)
+        view, pictures, problem = _make_view_and_pictures(artefact, runs, by_source, draw)
         sections.append(
             Section(
                 name=artefact.name,
@@ -136,6 +139,7 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
                 records=tuple(records),
                 num_asked=len(expected),
                 paper=experiment.paper,
+                problem=problem,
             )
         )
     return sections
@@ -143,18 +147,24 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
 
 def _make_view_and_pictures(
     artefact: Table | Figure | Exhibit, runs: Sequence[Run], by_source: Mapping[str, list[Record]], draw: Draw
-) -> tuple[View, dict[str, str]]:
-    """Return an artefact as a table, and the pictures of a figure: one for each source of records."""
+) -> tuple[View, dict[str, str], str]:
+    """Return an artefact as a table, the pictures of a figure, one for each source of records, and why one is missing."""
     if not isinstance(artefact, Figure):
-        return make_view(artefact, runs, by_source["published"], by_source["yours"]), {}
+        return make_view(artefact, runs, by_source["published"], by_source["yours"]), {}, ""
     rows: dict[str, Rows] = {
         source: list_figure_rows(artefact, runs, records) for source, records in by_source.items() if records
     }
     drawn = {source: source_rows for source, source_rows in rows.items() if source_rows}
     if not drawn and needs_no_record(artefact):
         drawn = {"published": ()}
-    pictures = {source: draw(artefact, runs[0].scale, source, source_rows) for source, source_rows in drawn.items()}
-    return make_rows_view(artefact, runs, rows), pictures
+    pictures: dict[str, str] = {}
+    problems: list[str] = []
+    for source, source_rows in drawn.items():
+        try:
+            pictures[source] = draw(artefact, runs[0].scale, source, source_rows)
+        except ValueError as error:
+            problems.append(f"{source} records: {error}")
+    return make_rows_view(artefact, runs, rows), pictures, "; ".join(problems)
 
 
 def list_machines(records: Iterable[Record]) -> list[str]:

@@ -36,6 +36,8 @@ def test_comparisons_are_named_by_rows_or_fields() -> None:
     experiment, claim = find_claim("T1.d")
     names = name_comparisons(claim, experiment, "desk")
     assert names == ["both − contextual batches", "both − contextual architecture"]
+    experiment, claim = find_claim("CC.e")  # the first rows with these runs are differences
+    assert name_comparisons(claim, experiment, "mini") == ["in-corpus context, 1920 steps − biencoder, 1920 steps"]
     experiment, claim = find_claim("G3.c")
     name, *_ = name_comparisons(claim, experiment, "smoke")
     first, second = name.split(" − ")

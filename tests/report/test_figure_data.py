@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from experiments.e16_context_documents import draw_documents
 from figures.draw import Picture, plot
 from repro.records.store import Record, write_record
-from repro.report.figure_data import format_column_label, list_figure_rows, make_figure_view
+from repro.report.figure_data import describe_claim_seeds, format_column_label, list_figure_rows, make_figure_view
 from repro.report.names import format_title
 from repro.report.sections import make_sections
 from repro.spec import Figure, Row, Run, base, grid, pick
@@ -39,6 +39,7 @@ LINES = Figure(
 )
 POINTS = replace(LINES, points="{suite}/*/ndcg_at_10", x="part1", y="value", series=LINES.series[:1])
 DATASETS = [{"name": name, "family": "f", "num_queries": 1} for name in ("a", "b")]
+SEEDS_DRAWN = {(3, 4, 5, 6): "", (0, 3, 4, 5, 6): "claims use some of them", (0, 3): "claims use other seeds", (): ""}
 RUNS = (base("desk", architecture="bm25", sampler="domain"), *grid(base("desk"), batch_size=(64, 128), seed=(0, 1)))
 
 
@@ -102,6 +103,24 @@ def test_series_is_subtracted_by_seed_and_place(records: list[Record]) -> None:
     second_seed = replace(null, runs=pick(sampler="random", seed=1))
     rows = list_figure_rows(replace(LINES, series=(replace(own, minus=second_seed),)), RUNS, records)
     assert [(row["seed"], row[NDCG]) for row in rows] == [(1, pytest.approx(3.7)), (1, pytest.approx(6.9))]
+    twice = replace(LINES, x="train/loss", series=(replace(own, minus=null),))
+    with pytest.raises(ValueError, match="'null' has two values at"):
+        list_figure_rows(twice, RUNS, records)
+
+
+def test_subtracted_record_has_every_part(tmp_path: Path) -> None:
+    bm25 = write_scored(tmp_path, RUNS[0])
+    model = write_scored(tmp_path, RUNS[1], **{"desk/c/ndcg_at_10": 0.5})
+    figure = replace(POINTS, series=(replace(POINTS.series[0], minus=LINES.series[2]),))
+    with pytest.raises(ValueError, match=r"no value to subtract from 'own' at .*'c'"):
+        list_figure_rows(figure, RUNS, [bm25, model])
+
+
+def test_claims_may_use_some_of_the_drawn_seeds() -> None:
+    """F5.a is judged on seeds 3 to 6."""
+    figure = find_experiment("figure5").artefacts[0]
+    notes = {seeds: describe_claim_seeds(figure, "desk", [{"seed": seed} for seed in seeds]) for seeds in SEEDS_DRAWN}
+    assert notes == SEEDS_DRAWN
 
 
 @pytest.mark.parametrize(("kind", "parts", "name"), [("scatter", (), "dataset"), ("own", ("route",), "route")])
@@ -168,6 +187,15 @@ def test_sections_have_their_own_heading() -> None:
     experiment = find_experiment("figure6")
     titles = [section.title for section in make_sections(experiment, "smoke", [], Mock())]
     assert titles == [format_title(experiment, artefact) for artefact in experiment.artefacts] and len(set(titles)) == 2
+
+
+def test_picture_that_fails_has_a_reason() -> None:
+    """The report goes on. The records of a difference include those of the subtracted series."""
+    draw = Mock(side_effect=ValueError("no dots"))
+    section, *_ = make_sections(find_experiment("context_curve"), "mini", [], draw)
+    assert (section.name, section.pictures, section.problem) == ("context_curve", {}, "published records: no dots")
+    architectures = {record.run.architecture for _, record in section.records}
+    assert "biencoder" in architectures and len(architectures) == 2
 
 
 def plot_own(rows: list[dict[str, object]], draw: Callable[..., None]) -> MatplotlibFigure:
