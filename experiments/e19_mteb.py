@@ -1,4 +1,4 @@
-"""Table 2: MTEB by category, with in-corpus documents, random documents and no context."""
+"""Table 2: MTEB by category, with in-corpus documents, random documents and null context."""
 
 from typing import Any
 

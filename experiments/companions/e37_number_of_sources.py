@@ -42,7 +42,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 
 def draw_sources(frame: Any, axes: Any) -> None:
-    """Draw a dot per seed at its number of sources, and a line through the means, for each phase."""
+    """Draw a dot per seed at its number of sources, and the means, for each phase: a line, or dashes for two."""
     ticks: set[int] = set()
     for (phase, rows), color in zip(frame.groupby("series", sort=False), ("#440154", "#21918c"), strict=False):
         num_all = NUM_ALL if phase == PRE_TRAINING else NUM_ALL_TUNING
@@ -67,8 +67,8 @@ FIGURE = Figure(
     caption=(
         "NDCG@10 after pre-training or fine-tuning on some of the sources, including the largest, and on all of them. "
         "Steps and pairs are equal in number. Pre-training is on a wider corpus, mixed with α = 0.5. Fine-tuning "
-        "follows pre-training on all sources of another corpus. A dot is a seed, a line is the mean over seeds. The "
-        "paper has MTEB scores and 5, 15 and 33 datasets in pre-training."
+        "follows pre-training on all sources of another corpus. A dot is a seed, a line or dash is the mean over seeds. "
+        "The paper has MTEB scores and 5, 15 and 33 datasets in pre-training."
     ),
     kind="own",
     points=NDCG,

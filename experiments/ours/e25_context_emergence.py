@@ -113,7 +113,7 @@ CLAIMS = (
     ),
     Claim.order(
         "E.b",
-        "given word frequencies, a model scores higher with in-corpus context than with none",
+        "given word frequencies, a model scores higher with in-corpus than with null context",
         pairs=[(score_under("", OURS, END), score_under("null", OURS, END))],
         **COMMON | MORE_AT_BOTH,
     ),
@@ -149,7 +149,7 @@ CLAIMS = (
     ),
     Claim.order(
         "E.g",
-        "the paper's architecture scores higher with in-corpus context than with none",
+        "the paper's architecture scores higher with in-corpus than with null context",
         pairs=[(score_under("", PAPERS, END), score_under("null", PAPERS, END))],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),

@@ -104,9 +104,8 @@ def list_blind_rows() -> tuple[Row, ...]:
 TABLE = Table(
     name="context_blind",
     caption=(
-        "NDCG@10 of the biencoder and of the contextual model by kind of batch: with context documents of the searched "
-        "corpus, of another corpus, without any, of the training text, and trained without any document "
-        "(context-blind)."
+        "NDCG@10 of the biencoder and of the contextual model by kind of batch: with in-corpus, out-of-corpus and null "
+        "context, with random training text as context, and trained without any document (context-blind)."
     ),
     columns=(*table1.FAMILY_COLUMNS, NDCG_COLUMN),
     rows=(*list_rows(), *list_blind_rows()),
@@ -183,8 +182,8 @@ CLAIMS = (
             ),
             (
                 "D.c",
-                "trained on batches of one domain, the paper's architecture scores higher with in-corpus context than "
-                "with none",
+                "trained on batches of one domain, the paper's architecture scores higher with in-corpus than with null "
+                "context",
                 term(under("null"), **ON_DOMAIN),
             ),
             (
