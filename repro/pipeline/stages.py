@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SELECTION_SEED = CLUSTER_SEED = 0
 """Clusters and the surrogate are part of the data, so runs with different seeds share them."""
 RECIPE = {"selection": 1, "tokens": 1, "embeddings": 1, "keys": 2, "clusters": 1, "negatives": 2}
-RECIPE |= {"candidates": 2, "headroom": 1, "positives": 1}
+RECIPE |= {"candidates": 1, "headroom": 1, "positives": 1}
 """Versions of how a stage is built. Raise one if the same input would give other content. Every stage of that kind, and
 all stages that depend on it, are then rebuilt. Version 1 is not part of a key, so old stages stay valid."""
 KEYS_FILE, SAMPLED_FILE, GIVEN_FILE = "keys.npy", "sampled.json", "given.arrow"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from repro.api import train
+from repro.data.beir import write_beir_folder
 from repro.evaluate.mteb.task import retrieval_task
 from repro.records.lookup import read_runs
 from repro.storage.lease import has_succeeded
@@ -44,15 +45,17 @@ def test_code_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     write_usable_checkpoint(Path("cde-small-v1"))
     rows = [json.dumps({"query": f"question {n}", "document": f"answer {n}"}) for n in range(200)]
     Path("pairs.jsonl").write_text("\n".join(rows))
+    write_beir_folder(Path("things"), make_things())
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names = run_blocks(blocks)
-    assert len(blocks) == 6 and names["vectors"].shape == (12, 16)
+    assert len(blocks) == 7 and names["vectors"].shape == (12, 16)
     gradients = [weight.grad for weight in names["own"].first_stage_model.parameters()]
     assert any(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients), (
         "the loop also trains the first stage"
     )
     assert len(read_runs(Path("rates.json"))) == 6
     np.testing.assert_allclose(names["again"], names["vectors"], atol=1e-6)
+    assert 0 < names["ndcg"]["NDCG@10"] <= 1
     assert not names["results"].exceptions and list(Path("results").rglob("things-*.json"))
     assert "200 pairs read, 200 kept" in capsys.readouterr().out
 

@@ -96,7 +96,7 @@ def test_fetch_and_verify_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("table1", "--scale", "smoke")
     for verb in ("verify", "fetch"):
         message = str(invoke(verb, "scifcat").exception)
-        assert "did you mean 'scifact'" in message and "msmarco" in message
+        assert "'scifcat'" in message
     unbuilt = invoke("verify", *words)
     assert unbuilt.exit_code == 0 and "ok   corpus planted-tiny: made from" in unbuilt.stdout
     assert invoke("fetch", *words).exit_code == 0
