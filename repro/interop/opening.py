@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
@@ -135,7 +136,7 @@ def _open_run(run: Run, source: str, progress: Progress) -> Model:
     from repro.train.checkpoint import read_checkpoint_step
     from repro.train.trainer import trained_model
 
-    training = next((record.provenance.get("training", {}) for record in find_records([run])), {})
+    training: dict[str, Any] = next((record.provenance.get("training", {}) for record in find_records([run])), {})
     # a run in epochs has its number of steps only in its record, and training may have ended early
     num_steps = training.get("num_steps", run.num_steps)
     if num_steps is None or read_checkpoint_step(run_folder(get_training_id(run))) < num_steps:
