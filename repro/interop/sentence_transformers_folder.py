@@ -20,7 +20,6 @@ from transformers import BertModel, PreTrainedModel
 
 from repro.data.prompts import PROMPTS
 from repro.interop.self_contained import make_fast_tokenizer, write_self_contained
-from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.storage.files import json_object, read_json, write_json
 from repro.text import shorten
@@ -55,11 +54,15 @@ def export_sentence_transformers(model: Model, folder: str | Path) -> None:
         save_stock_modules(as_sentence_transformer(model), Path(folder))
 
 
-def as_sentence_transformer(model: Biencoder) -> SentenceTransformer:
-    """Return a biencoder as a SentenceTransformer, with a copy of its weights.
+def as_sentence_transformer(model: Model) -> SentenceTransformer:
+    """Return a model as a SentenceTransformer, with a copy of its weights. A contextual one has the code of its export.
 
-    Raises ValueError if the text of the model does not begin at position 0, which a stock module cannot express.
+    Raises ValueError if the text of a biencoder does not begin at position 0, which a stock module cannot express.
     """
+    if isinstance(model, ContextualModel):
+        with tempfile.TemporaryDirectory() as folder:
+            write_self_contained(model, Path(folder))
+            return SentenceTransformer(folder, trust_remote_code=True, device=str(model.device)).eval()
     if model.config.backbone == "bert" and model.config.first_position:
         raise ValueError(
             f"first_position={model.config.first_position}: it cannot be exported, since stock modules read a text at position 0"
