@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -21,7 +22,9 @@ from transformers import BertModel, PreTrainedModel
 from repro.data.prompts import PROMPTS
 from repro.interop.self_contained import make_fast_tokenizer, write_self_contained
 from repro.model.contextual import ContextualModel, Model
+from repro.model.encoding import write_tensors
 from repro.storage.files import json_object, read_json, write_json
+from repro.storage.tensor_files import check_digest
 from repro.text import shorten
 
 SETTINGS_FILE = "config_sentence_transformers.json"
@@ -111,6 +114,9 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     # Stock modules run no code of the folder.
     if not all(name.startswith("sentence_transformers.") and not name.endswith(ROUTERS) for name in types):
         raise ValueError(f"{path} needs {types}; only modules of sentence-transformers without a Router are supported")
+    # Folders that others saved have no digest.
+    for file in path.rglob("*.safetensors"):
+        check_digest(file)
     try:
         model = SentenceTransformer(str(path), local_files_only=True)
         _check_weights(model, path, modules)
@@ -185,6 +191,8 @@ def save_stock_modules(model: SentenceTransformer, folder: Path) -> None:
             write_json(files / "sentence_bert_config.json", settings)
             _write_old_tokenizer_settings(files / "tokenizer_config.json")
     write_json(folder / "modules.json", modules)
+    for path in folder.rglob("*.safetensors"):
+        write_tensors(load_file(path), path, {"format": "pt"})
 
 
 def _make_old_pooling_settings(pooling: Pooling) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from repro.data.beir import Retrieval, write_beir_folder
 from repro.evaluate.retrieval import score, search
 from repro.interop.evaluating import describe_model
 from repro.interop.opening import open_model
-from repro.interop.sentence_transformers_folder import as_sentence_transformer
+from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
 from tests.commands import run_command
 from tests.interop.small import WORDS, make_collection, make_model
 
@@ -129,6 +129,19 @@ def test_lost_weight_is_refused(things: Retrieval) -> None:
     save_file(weights, "model/model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"lacks \d weights"):
         open_model("model")
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "2_Dense/model.safetensors"])
+def test_damaged_export_is_refused(things: Retrieval, file: str) -> None:
+    """A flipped bit gives weights that look like any others."""
+    export_sentence_transformers(make_model("biencoder"), "exported")
+    open_model("exported")
+    weights = Path("exported", file)
+    data = bytearray(weights.read_bytes())
+    data[-3] ^= 64
+    weights.write_bytes(data)
+    with pytest.raises(ValueError, match="digest"):
+        open_model("exported")
 
 
 def test_routers_are_refused(things: Retrieval) -> None:
