@@ -47,7 +47,8 @@ def write_debates(
     tmp_path: Path, name: str, judgements: dict[str, dict[str, int]], split: str = "test", extra: tuple[str, ...] = ()
 ) -> Suite:
     queries = {i: t for i, t in zip(IDS, DOCUMENTS, strict=True) if i in judgements}
-    data = Retrieval(name, IDS + extra, DOCUMENTS + extra, tuple(queries), tuple(queries.values()), judgements)
+    ids = IDS + tuple(text.replace(" ", "-") for text in extra)
+    data = Retrieval(name, ids, DOCUMENTS + extra, tuple(queries), tuple(queries.values()), judgements)
     write_beir_folder(tmp_path / name, data, split)
     return Suite("odd", (SuiteDataset(name, "family", tmp_path / name),))
 
@@ -84,8 +85,10 @@ def test_self_hits_are_removed_at_full_depth(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["arguana", "quora"])
 def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> None:
-    odd = write_debates(tmp_path, name, COUNTERS)
-    usual = write_debates(tmp_path, "debates", COUNTERS, extra=("against",))
+    # More than half of each corpus is its own. Otherwise neither is a wrong corpus for the other.
+    extras = [tuple(f"{word} {n}" for n in range(10)) for word in ("against", "for")]
+    odd = write_debates(tmp_path, name, COUNTERS, extra=extras[0])
+    usual = write_debates(tmp_path, "debates", COUNTERS, extra=extras[1])
     suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
     inputs = make_inputs(base("desk", architecture="contextual", num_contexts=2), suite=suite)
     measured, expected = (
