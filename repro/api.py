@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,9 @@ from repro.interop.exporting import export_model
 from repro.pipeline.corpora import list_project_names
 from repro.planning.imported import plan_imported
 from repro.records.store import Record
-from repro.spec import Run, base
+from repro.spec import base
 from repro.spec.identity import difference, run_id
-from repro.storage.lease import Lease, acquire, get_last_owner
+from repro.storage.lease import acquire_when_free
 from repro.storage.paths import get_home, run_folder
 
 
@@ -84,7 +83,9 @@ def train(
     """
     planned = next(run for run in plan_imported(name, scale, progress).runs if run.architecture == architecture)
     run = base(scale, **{**difference(planned), **fields})
-    with _acquire_run(run, progress):
+    # `repro run` and `repro launch` take this lease too.
+    lease_folder = run_folder(run_id(run)) / "owner"
+    with acquire_when_free(lease_folder, lambda owner: progress(f"waiting for {owner}, which is executing this run")):
         record = execute(run, progress=progress)
     folder = get_home() / "models" / run_id(run)
     if not folder.is_dir():
@@ -96,15 +97,3 @@ def train(
 def evaluate(model: str, suite: str, **options: Any) -> Scores:
     """Score a model on a suite (`repro evaluate`). `options` are further fields of `EvaluationRequest`."""
     return run_evaluation(EvaluationRequest(model=model, suite=suite, **options))
-
-
-def _acquire_run(run: Run, progress: Callable[[str], None]) -> Lease:
-    """Acquire the lease of a run, which `repro run` and `repro launch` take too, and wait for it if necessary."""
-    folder = run_folder(run_id(run)) / "owner"
-    is_reported = False
-    while (lease := acquire(folder)) is None:
-        if not is_reported:
-            progress(f"waiting for {get_last_owner(folder)}, which is executing this run")
-            is_reported = True
-        time.sleep(1.0)
-    return lease

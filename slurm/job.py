@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -21,7 +20,7 @@ from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import RUN_ID, get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
-from repro.storage.lease import Lease, acquire, get_last_owner, get_live_owner
+from repro.storage.lease import Lease, acquire_when_free, get_live_owner
 from repro.storage.paths import get_local_records, run_folder
 from repro.storage.shards import find_stage, merge_shards
 from repro.storage.stages import Stage
@@ -30,7 +29,6 @@ from slurm.ranks import any_rank, join_ranks
 from slurm.signals import Stop, handle_stop_signals, log_line
 from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
 
-POLL_SECONDS = 1.0
 UNLIMITED = 10**9
 CANCELLED = "it was cancelled"
 
@@ -210,15 +208,16 @@ def _stop_if_cancelled(item: WorkItem, stop: Stop) -> None:
 
 def _wait_for_lease(item: WorkItem, stop: Stop) -> Lease:
     """Return the lease once it is free. Logs the owner that this process waits for."""
-    is_reported = False
-    while not stop():
-        if lease := acquire(item.lease_folder):
-            return lease
-        if not is_reported:
-            log_line(f"waiting for {get_last_owner(item.lease_folder)}, which is executing this run")
-            is_reported = True
-        time.sleep(POLL_SECONDS)
-    raise stop.stopped()
+
+    def check() -> None:
+        if stop():
+            raise stop.stopped()
+
+    return acquire_when_free(
+        item.lease_folder,
+        lambda owner: log_line(f"waiting for {owner}, which is executing this run"),
+        check=check,
+    )
 
 
 def run_here(run: Run) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from repro.planning.clusters import find_oversized
 from repro.planning.requirements import check_encoders
 from repro.spec import Run
 from repro.spec.identity import run_id
-from repro.storage.lease import acquire, get_last_owner, get_live_owner
+from repro.storage.lease import acquire_when_free, get_live_owner
 from repro.storage.paths import get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
@@ -107,14 +106,8 @@ def _prepare_slurm(
 @contextmanager
 def hold_launch_lock(progress: Progress) -> Iterator[None]:
     """Let only one launcher at a time check and submit."""
-    is_reported = False
     folder = get_sweeps_folder() / ".launching"
-    while (lease := acquire(folder)) is None:
-        if not is_reported:
-            progress(f"waiting for another launcher: {get_last_owner(folder)}")
-            is_reported = True
-        time.sleep(0.5)
-    with lease:
+    with acquire_when_free(folder, lambda owner: progress(f"waiting for another launcher: {owner}")):
         yield
 
 

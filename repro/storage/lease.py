@@ -164,6 +164,27 @@ def acquire(folder: Path) -> Lease | None:
         return Lease(folder, number)
 
 
+def acquire_when_free(
+    folder: Path, report: Callable[[Owner | None], None], *, check: Callable[[], None] = lambda: None
+) -> Lease:
+    """Acquire the lease of a folder, and wait for it if necessary.
+
+    Args:
+        folder: The folder of the lease.
+        report: Called once with the owner that this process waits for.
+        check: Called before each attempt. An exception ends the wait.
+    """
+    is_reported = False
+    while True:
+        check()
+        if lease := acquire(folder):
+            return lease
+        if not is_reported:
+            report(get_last_owner(folder))
+            is_reported = True
+        time.sleep(POLL_SECONDS)
+
+
 def acquire_unless_alive(folder: Path) -> Lease | None:
     """Acquire the lease of a folder, or return None once its owner is known to be alive.
 
