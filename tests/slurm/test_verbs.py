@@ -202,7 +202,7 @@ def test_run_keeps_the_mark_of_another_process(monkeypatch: pytest.MonkeyPatch) 
         running = JobState(state="running")
         item.write(running)
         item.cancel()
-        monkeypatch.setattr("slurm.job.time.sleep", Mock(side_effect=KeyboardInterrupt))
+        monkeypatch.setattr("repro.storage.lease.time.sleep", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run_here(RUNS[0])
         assert item.is_cancelled and item.read() == running
