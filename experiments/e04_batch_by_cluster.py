@@ -286,7 +286,8 @@ def claim_trend(
         within=within,
         sign=sign,
         source=source,
-        because="a slope beyond chance, the mean over the sizes of the other axis",
+        delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
+        because="a slope beyond chance, the mean over the sizes of the other axis; effects within δ are small",
         **options,
     )
 

@@ -120,7 +120,8 @@ def claim_fall_with_number(id: str, statement: str, of: dict[str, Any], **option
         axis="num_hard_negatives",
         sign=-1,
         source="Figure 11 and §9.5",
-        because="a slope beyond chance; effects within δ, if given, are small",
+        delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
+        because="a slope beyond chance; effects within δ are small",
         **options,
     )
 
@@ -154,7 +155,6 @@ CLAIMS = (
         "F11.a",
         "the score falls with the number of hard negatives that rank below the positive document",
         BELOW,
-        delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
         version=4,
         **fresh.STATED | LATER,
     ),
