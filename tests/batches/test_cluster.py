@@ -71,32 +71,6 @@ def test_early_stop_gives_same_clusters() -> None:
     np.testing.assert_allclose(kmeans.centroids, start, atol=1e-6)
 
 
-def test_only_large_domains_use_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two GPUs are simulated by indexes on the CPU."""
-    inputs = (*draw_pairs(300), np.repeat([0, 1], [100, 200]))
-    expected = cluster_pairs(*inputs, cluster_size=10, seed=0)
-    indexes: list[faiss.Index] = []
-    is_on_gpus: dict[int, bool] = {}
-
-    def to_all_gpus(index: faiss.Index) -> faiss.Index:
-        indexes.append(faiss.IndexFlatL2(index.d))
-        return indexes[-1]
-
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
-    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", to_all_gpus)
-
-    def best(points: np.ndarray, num_clusters: int, seed: int, *, on_gpus: bool, progress: None) -> np.ndarray:
-        is_on_gpus[len(points)] = on_gpus
-        return best_attempt(points, num_clusters, seed)
-
-    monkeypatch.setattr(cluster, "LARGE_DOMAIN", 200)
-    monkeypatch.setattr(cluster, "best_attempt", best)
-    clusters = cluster_pairs(*inputs, cluster_size=10, seed=0)
-    assert is_on_gpus == {200: False, 400: True}
-    assert [index.ntotal for index in indexes] == [20]
-    np.testing.assert_array_equal(clusters.assignment_N, expected.assignment_N)
-
-
 def test_best_of_three_attempts_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = stack_both_orders(*draw_pairs(150))
     best, attempts = best_attempt(points, 12, 1), []

@@ -263,8 +263,3 @@ def test_cell_tour_is_barely_longer() -> None:
 
 def test_equal_centroids_are_all_visited() -> None:
     assert sorted(greedy_tour(np.ones((50, 3), dtype=np.float32), 2, small=5).tolist()) == list(range(50))
-
-
-def test_order_of_many_clusters() -> None:
-    """Numbers of clusters may need more than 16 bits."""
-    assert pack._compute_stable_order(np.array([70_000, 1, 65_536, 1])).tolist() == [1, 3, 2, 0]

@@ -12,9 +12,8 @@ import torch
 from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
 from repro.batches.fixed_encoder import FixedEncoder
-from repro.batches.surrogate import MiniLM, embed_part, embed_texts, load_surrogate
+from repro.batches.surrogate import MiniLM, embed_texts, load_surrogate
 from repro.data.tokens import get_minilm_folder
-from repro.storage.stages import Part
 from tests.model.test_pretrained_start import write_encoder
 
 TEXTS = [
@@ -139,41 +138,23 @@ class PositionEncoder:
         return np.array([[self.num_calls, position, len(texts)] for position in range(len(texts))], dtype=np.float32)
 
 
-def test_blocks_match_one_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If vectors depend on the batch, blocks are those of the sorted list. A repeated text is embedded once per block."""
+@pytest.mark.parametrize("window", [28, 10**6])
+def test_blocks_match_one_sort(window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If vectors depend on the batch, blocks are those of the sorted window. A repeated text is embedded once per block."""
     monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 7)
+    monkeypatch.setattr(module, "TEXTS_PER_WINDOW", window)
     rng = np.random.default_rng(0)
     texts = ["é" * int(rng.integers(0, 5)) + "ab"[rng.integers(2)] for _ in range(200)]
-    order = sorted(range(200), key=lambda row: (len(texts[row]), texts[row]), reverse=True)
-    expected = np.empty((200, 3))
-    for call, start in enumerate(range(0, 200, 7), 1):
-        rows = order[start : start + 7]
-        distinct = list(dict.fromkeys(texts[row] for row in rows))
-        for row in rows:
-            expected[row] = call, distinct.index(texts[row]), len(distinct)
+    expected, call = np.empty((200, 3)), 0
+    for first in range(0, 200, window):
+        order = sorted(range(200)[first : first + window], key=lambda row: (len(texts[row]), texts[row]), reverse=True)
+        for start in range(0, len(order), 7):
+            rows, call = order[start : start + 7], call + 1
+            distinct = list(dict.fromkeys(texts[row] for row in rows))
+            for row in rows:
+                expected[row] = call, distinct.index(texts[row]), len(distinct)
     vectors = embed_texts(PositionEncoder(), Listed(texts), tmp_path / "x.npy", max_tokens=7)
     assert vectors.tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize("num_parts", [1, 3])
-def test_windows_are_read_in_order(num_parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts are sorted by length inside windows, and each window is embedded before the next one is read."""
-    monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 5)
-    monkeypatch.setattr(module, "TEXTS_PER_WINDOW", 20)
-    texts = Listed(["x" * (n * 7 % 23) for n in range(53)])
-    read: list[int] = []
-    monkeypatch.setattr(Listed, "texts", lambda self, rows: read.extend(rows) or [self._texts[row] for row in rows])
-    embedded: list[int] = []
-    for number in range(1, num_parts + 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        embed_part(PositionEncoder(), texts, folder, max_tokens=7, part=Part(number, num_parts))
-        embedded += np.load(folder / "rows.npy").tolist()
-    windows = [slice(0, 20), slice(20, 40), slice(40, 53)]
-    expected = [sorted(range(53)[window], key=lambda row: row * 7 % 23, reverse=True) for window in windows]
-    assert embedded == [row for rows in expected for row in rows]
-    # a part may share a window with the next one
-    assert [row // 20 for row in read] == sorted(row // 20 for row in read)
 
 
 def test_word_vectors_are_independent(tmp_path: Path) -> None:
@@ -203,11 +184,6 @@ def test_frequent_words_weigh_less() -> None:
     liver, kidney = (surrogate._weighted_VD[surrogate._tokenizer.token_to_id(word)] for word in ("liver", "kidney"))
     mixed = liver + 2 * kidney
     np.testing.assert_allclose(vectors[3], mixed / np.linalg.norm(mixed), atol=1e-5)
-
-
-def test_unknown_surrogate_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'./nowhere'.*\['minilm', 'minilm-words'\]"):
-        load_surrogate("./nowhere")
 
 
 def test_no_remote_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from beir.datasets.data_loader import GenericDataLoader
 from repro.data.beir import (
     Retrieval,
     SuiteDataset,
-    find_skipped_entries,
     load_beir,
     load_dataset,
     load_suite,
@@ -81,26 +80,21 @@ def test_queries_of_other_splits_are_skipped(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "datasets",
+    "entry",
     [
         None,
-        [{"name": "small", "family": "mean"}],
-        [{"name": "small", "family": "b"}, {"name": "b", "family": "family"}],
+        {"family": "mean"},
+        {"family": "small"},
+        *({"name": name} for name in ("/tmp/x", "../small", "..", "", None)),
     ]
-    + [
-        [{"name": "small", "family": "family", "quirks": rules}]
-        for rules in (5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"})
-    ]
-    + [[{"name": name, "family": "family"}] for name in ("/tmp/x", "../small", "..", "", "x" * 200, None)],
+    + [{"quirks": rules} for rules in (5, {"splat": "dev"}, {"says": 3}, {"removes_self_hits": "yes"})],
 )
-def test_malformed_suites_are_refused(folder: Path, datasets: object) -> None:
+def test_malformed_suites_are_refused(folder: Path, entry: dict[str, object] | None) -> None:
     write_suite(folder.parent, "mine", [("small", "family")], {"small": CollectionRules(split="dev")})
-    assert load_suite(folder.parent).datasets == (
-        SuiteDataset("small", "family", folder, CollectionRules(split="dev")),
-    )
-    write_beir_folder(folder.parent / "b", SMALL)
-    path = folder.parent / "suite.json"
-    path.write_text(json.dumps({"name": "mine", "datasets": datasets}))
+    dataset = SuiteDataset("small", "family", folder, CollectionRules(split="dev"))
+    assert load_suite(folder.parent).datasets == (dataset,)
+    datasets = None if entry is None else [{"name": "small", "family": "family"} | entry]
+    (folder.parent / "suite.json").write_text(json.dumps({"name": "mine", "datasets": datasets}))
     with pytest.raises(ValueError, match=r"suite\.json"):
         load_suite(folder.parent)
 
@@ -127,10 +121,8 @@ MALFORMED = [
             '{"text": "a"}',
             '{"_id": "d1", "contents": "all of it"}',
             '{"_id": null, "text": "a"}',
-            '{"_id": true, "text": "a"}',
             '{"_id": "d1", "text": 0}',
             '{"_id": "d1", "text": "\\ud800"}',  # half of a surrogate pair
-            '{"_id": ' + "9" * 5000 + ', "text": "a"}',
         )
     ),
     ("corpus.jsonl", "", "is empty"),
@@ -141,13 +133,11 @@ MALFORMED = [
     *((name, "\udcff\n", "line 1: .*UTF-8") for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),
     ("qrels/test.tsv", HEADER + "q1\td9\t1\n", "line 2: the document 'd9' is not in corpus"),
     ("qrels/test.tsv", HEADER + "q9\td1\t1\n", "line 2: the query 'q9' is not in queries"),
-    ("qrels/test.tsv", HEADER + "q1\td1\tgood\n", "line 2: expected query-id, corpus-id and a whole"),
     ("qrels/test.tsv", "query-id\tscore\tcorpus-id\nq1\td1\t1\n", "line 1: expected query-id, corpus-id"),
     ("qrels/test.tsv", HEADER + "q1\td1\n", "line 2: expected query-id, corpus-id and a whole"),
     ("qrels/test.tsv", HEADER, "has no grade above 0"),
     ("qrels/test.tsv", HEADER + "q1\td1\t-1\nq2\td1\t0\n", "has no grade above 0"),
     ("qrels/test.tsv", HEADER + "q1\td1\t999999999\n", "line 2: .*999999999 is not from -100 to 1000"),
-    ("qrels/test.tsv", HEADER + f"q1\td1\t{'9' * 5000}\n", "line 2: .*is not a whole number"),
     ("qrels/test.tsv", HEADER + "q1\td1\t1.5\n", "line 2: .*'1.5' is not a whole number"),
     ("qrels/test.tsv", HEADER + "q1\td1\t1\nq1\td1\t0\n", "line 3: .*were judged 1 before, 0 here"),
 ]
@@ -178,21 +168,6 @@ def test_nested_collections_count_once(tmp_path: Path) -> None:
     zeros = replace(column, label="zeros", values_Q=np.zeros_like(column.values_Q))
     assert column.mean == pytest.approx(100 * values["mean"])
     assert compute_differences([Column(column), Column(zeros)])[0].points == pytest.approx(100 * values["mean"])
-
-
-def test_skipped_entries_are_named(tmp_path: Path) -> None:
-    """Collections are read down to the third level. Other entries and collections inside collections are named."""
-    for place in ("zoo/english/one", "zoo/english/far/deep", "zoo/plain", "zoo/plain/copy"):
-        write_beir_folder(tmp_path / place, SMALL)
-    for name in ("zoo/english/left.zip", "zoo/readme.txt"):
-        (tmp_path / name).touch()
-    (tmp_path / "notes").mkdir()
-    lines: list[str] = []
-    datasets = open_suite(str(tmp_path), lines.append).datasets
-    assert [dataset.name for dataset in datasets] == ["zoo-english-one", "zoo-plain"]
-    skipped = ["notes", "zoo/english/far", "zoo/english/left.zip", "zoo/plain/copy", "zoo/readme.txt"]
-    assert sorted(find_skipped_entries(tmp_path, datasets)) == skipped
-    assert len(lines) == 1 and "2 collections" in lines[0] and "5 entries" in lines[0]
 
 
 def test_empty_texts_are_counted_or_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
 from repro.data.paper.collection_rules import CollectionRules
 from repro.evaluate.collections import read_collections
-from repro.interop.corpus import describe_name_clash, open_suite
+from repro.interop.corpus import open_suite
 from repro.pipeline.corpora import check_available, make_corpus_stage
 from repro.spec import base
 from tests.commands import run_command
@@ -107,32 +107,26 @@ def test_evaluation_sets_cannot_be_trained_on(tmp_path: Path) -> None:
         import_source(write_splits(tmp_path / "two", train=range(9), test=range(9)), name="pairs")
 
 
-def test_name_clash_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is read. A line contains the full name of the corpus, which still opens the corpus."""
+def test_folder_goes_before_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line contains the full name of the corpus, which still opens the corpus."""
     folder = write_splits(tmp_path / "theirs" / "two", test=range(SIZE)).parent
     corpus = import_source(folder, name="theirs")
-    assert describe_name_clash("theirs") == ""
     monkeypatch.chdir(tmp_path)
     (folder / "two").rename(folder / "three")
     lines: list[str] = []
     assert [dataset.name for dataset in open_suite("theirs", lines.append).datasets] == ["three"]
     assert len(lines) == 1 and corpus.corpus in lines[0]
     assert [dataset.name for dataset in open_suite(corpus.corpus).datasets] == ["two"]
-    assert describe_name_clash(corpus.corpus) == describe_name_clash("./theirs") == ""
 
 
-@pytest.mark.parametrize("name", ["msmarco", "quora"])
-def test_known_names_get_no_rules(tmp_path: Path, name: str) -> None:
+def test_known_names_get_no_rules(tmp_path: Path) -> None:
     """A held-out collection with the name of a known one is not treated as that one."""
-    rows = [
-        {"query": f"mend {d} {n}", "document": f"{d} {n} needs tool", "domain": d}
-        for n in range(300)
-        for d in (name, "x")
-    ]
+    names = ("quora", "x")
+    rows = [{"query": f"mend {d} {n}", "document": f"{d} {n} is", "domain": d} for n in range(300) for d in names]
     source = write_rows(tmp_path / "x.jsonl", rows)
-    make_corpus_stage(import_source(source, name="mine", hold_out=[name]).corpus).build()
+    make_corpus_stage(import_source(source, name="mine", hold_out=["quora"]).corpus).build()
     (collection,) = read_collections(open_suite("mine")).values()
-    assert collection.retrieval.name == name.lower() and collection.rules == CollectionRules()
+    assert collection.retrieval.name == "quora" and collection.rules == CollectionRules()
 
 
 def test_imported_collections_keep_their_rules(tmp_path: Path) -> None:
@@ -171,12 +165,3 @@ def test_evaluated_texts_are_not_trained_on(tmp_path: Path, title: str) -> None:
     (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
     with pytest.raises(ValueError, match="no split 'test' to evaluate on"):
         import_source(source, name="more", evaluate_on=tmp_path / "exam")
-
-
-@pytest.mark.parametrize("name", ["mean", "given"])
-def test_ambiguous_collection_is_refused_first(tmp_path: Path, name: str) -> None:
-    source = write_rows(tmp_path / "x.jsonl", [{"query": "a", "document": "b"}])
-    write_beir_folder(tmp_path / name, make_judged(3, name))
-    with pytest.raises(ValueError, match="name more than one"):
-        import_source(source, name="mine", evaluate_on=tmp_path / name)
-    assert not list((tmp_path / "home").glob("corpora/*"))

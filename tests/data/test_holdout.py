@@ -138,14 +138,6 @@ def test_sample_of_documents_has_all_domains(tmp_path: Path, monkeypatch: pytest
     assert {key for grades in searched.judgements.values() for key in grades} <= set(searched.document_ids)
 
 
-def test_further_documents_are_searched(tmp_path: Path) -> None:
-    pairs = store_pairs(tmp_path, make_rows({"a": 300}))
-    write_pairs(tmp_path / "more.arrow", [Row("x", "", "no pair", "a", "a"), Row("y", "", "No 7", "a", "a")])
-    keys = Keys.compute(pairs)
-    (collection,) = build_collections(pairs, keys, split_pairs(pairs, keys), read_pairs(tmp_path / "more.arrow"))
-    assert len(collection.documents) == 601 and "no pair" in collection.documents
-
-
 def test_many_answers_are_kept(tmp_path: Path) -> None:
     """If each document answers many queries, their pairs stay, or nothing would be left."""
     rows = [Row(str(n), f"question {n % 19}", f"answer {n // 19}", "a", "a", (f"answer {n % 16}",)) for n in range(300)]

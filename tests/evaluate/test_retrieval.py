@@ -1,10 +1,7 @@
 """Search, measures, BM25 and run files against full sorting, pytrec-eval and arithmetic."""
 
 import math
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +23,6 @@ from repro.evaluate.retrieval import (
     search_bm25,
     write_run,
 )
-from repro.storage.paths import CHECKOUT
 
 QUERY_IDS = [f"q{n}" for n in range(5)]
 DOCUMENT_IDS = [f"d{n}" for n in np.random.default_rng(9).permutation(40)]
@@ -189,16 +185,6 @@ def test_bm25_finds_rare_words() -> None:
     _, published = search_bm25(retrieval, 10, tokenizer="english")
     assert published.keys() == {"k1", "b", "method", "stemmer", "stop_words", "bm25s", "note"}
     assert parameters.keys() == {*published, "tokenizer"}
-
-
-def test_bm25_leaves_the_gpu_to_torch(tmp_path: Path) -> None:
-    """On import, bm25s calls JAX if it is installed, which reserves most of a GPU."""
-    (tmp_path / "jax").mkdir()
-    (tmp_path / "jax/__init__.py").touch()
-    (tmp_path / "jax/lax.py").write_text("def top_k(scores, k): raise SystemExit('JAX was used')\n")
-    program = "import sys, repro.evaluate.terms as t; t.import_bm25s(); assert 'jax' not in sys.modules; import jax"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(tmp_path)])}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
 def test_bm25_scores_are_lucenes_formula() -> None:

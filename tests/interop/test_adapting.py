@@ -1,16 +1,12 @@
 """Adapted folders hold stock modules with the vectors W (x − m). Corpora are read in several formats."""
 
-import fcntl
 import json
-import os
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
@@ -19,7 +15,6 @@ from repro.data.own.imported import import_source
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
 from repro.interop.adapting import adapt_model, append_map, fit_whitening_map, read_distinct_documents
 from repro.interop.corpus import find_corpus
-from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import (
     as_sentence_transformer,
     export_sentence_transformers,
@@ -27,7 +22,7 @@ from repro.interop.sentence_transformers_folder import (
 )
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
-from tests.commands import get_exit_code, ignore, run_command
+from tests.commands import ignore, run_command
 from tests.data.files import write_rows
 from tests.interop.small import TEXTS, WORDS, make_model
 
@@ -76,38 +71,6 @@ def test_exports_and_adapted_folders_share_a_format(adapted: Path) -> None:
             assert kind != "Dense" or keys == {"in_features", "out_features", "bias", "activation_function"}
         assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 40
     assert "pip install" in (adapted / "README.md").read_text()
-
-
-OPEN = """
-import sys, numpy as np, sentence_transformers
-model = sentence_transformers.SentenceTransformer(sys.argv[1], device="cpu")
-np.save(sys.argv[2], model.encode(sys.argv[3:], prompt_name="query", show_progress_bar=False))
-"""
-OTHER_PYTHONS = os.environ.get("REPRO_OTHER_PYTHONS", "").split(":")
-
-
-@pytest.mark.skipif(OTHER_PYTHONS == [""], reason="needs environments with other versions")
-@pytest.mark.parametrize("python", OTHER_PYTHONS)
-def test_other_versions_open_the_folders(adapted: Path, python: str) -> None:
-    """REPRO_OTHER_PYTHONS lists interpreters of environments with sentence-transformers 3 to 5, split by colons.
-
-    A contextual export needs version 6, which one line says.
-    """
-    folder, target = adapted.parent, adapted.parent / "vectors.npy"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-
-    def run(code: str, model: Path) -> subprocess.CompletedProcess[str]:
-        command = [python, "-c", code, str(model), str(target), *TEXTS]
-        return subprocess.run(command, check=False, env=environment, cwd=folder, capture_output=True, text=True)
-
-    for model in (folder / "plain", adapted):
-        ours = SentenceTransformer(str(model), device="cpu").encode(TEXTS, prompt_name="query", show_progress_bar=False)
-        assert run(OPEN, model).returncode == 0
-        np.testing.assert_allclose(np.load(target), ours, atol=1e-5, rtol=0)
-    export_sentence_transformers(make_model("contextual"), folder / "contextual")
-    done = run(OPEN.replace('device="cpu"', 'device="cpu", trust_remote_code=True'), folder / "contextual")
-    assert done.returncode == 1
-    assert "sentence-transformers>=6" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("mode", ["cls", "max", "lasttoken", ("mean", "max")])
@@ -221,46 +184,6 @@ def test_adapted_folder_scores_like_whitening(tmp_path: Path) -> None:
     path = "quora/mean/ndcg_at_10"
     assert program == "repro" and compared["beside"]["plain"][path] == whitened[path]
     assert compared["metrics"][path] == pytest.approx(whitened["quora+whitened/mean/ndcg_at_10"], abs=1e-6)
-
-
-WORDS_OF = {"export": "export ours out", "adapt": "adapt ours --corpus corpus.txt --to out"}
-
-
-@pytest.fixture
-def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a biencoder and a corpus."""
-    monkeypatch.chdir(tmp_path)
-    make_model("biencoder").save_pretrained(tmp_path / "ours")
-    write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-    return tmp_path
-
-
-@pytest.mark.parametrize("verb", WORDS_OF)
-def test_writers_replace_an_empty_folder(ours: Path, verb: str) -> None:
-    """A link to it stays. What killed writers of the same folder left is removed, what living ones write is not."""
-    (ours / "real").mkdir()
-    (ours / "out").symlink_to("real")
-    dead, living = (ours / f".real.{number}.part" for number in (1, 2))
-    for folder in (dead, living):
-        folder.mkdir()
-    lock = os.open(living, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    run_command(*WORDS_OF[verb].split())
-    os.close(lock)
-    assert not dead.exists() and living.exists() and (ours / "out").is_symlink() and open_model("out").called == "real"
-
-
-@pytest.mark.parametrize("verb", WORDS_OF)
-def test_full_disk_is_no_bug(ours: Path, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """safetensors has an error of its own for it. Nothing stays behind."""
-
-    def fail(*arguments: Any, **options: Any) -> None:
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-
-    for place in ("transformers.modeling_utils.safe_save_file", "repro.model.encoding.save_file"):
-        monkeypatch.setattr(place, fail)
-    assert get_exit_code(*WORDS_OF[verb].split()) == 2
-    assert not [path for path in ours.iterdir() if "out" in path.name]
 
 
 def test_late_truncation_is_refused(tmp_path: Path) -> None:

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from repro.interop.official.folder import find_folder, load_official
+from repro.interop.official.folder import load_official
 from repro.interop.opening import open_model
-from repro.model.biencoder import Biencoder
 from tests.interop.checkpoints import random_weights, write_checkpoint
-from tests.interop.small import make_hub_snapshot, make_model
 
 
 class Bomb:
@@ -35,17 +33,6 @@ def test_no_pickle_is_ever_loaded(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=str(folder)):
         open_model(str(folder))
     assert not (tmp_path / "exploded").exists()
-
-
-def test_a_truncated_file_is_named(tmp_path: Path) -> None:
-    """tests/fuzz has other kinds of damage."""
-    make_model("biencoder").save_pretrained(tmp_path / "ours")
-    write_checkpoint(tmp_path / "theirs")
-    for name, load in (("ours", Biencoder.from_pretrained), ("theirs", load_official)):
-        path = tmp_path / name / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:-1])
-        with pytest.raises(ValueError, match=rf"{name}/model\.safetensors"):
-            load(tmp_path / name)
 
 
 def test_names_of_compiled_models_are_read(tmp_path: Path) -> None:
@@ -90,29 +77,3 @@ def test_unsupported_configs_are_refused(tmp_path: Path, fields: dict[str, Any])
     write_checkpoint(tmp_path, **fields)
     with pytest.raises(ValueError, match=list(fields)[-1]):
         load_official(tmp_path)
-
-
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Cut the hub off. Its cache is the temporary folder."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-
-
-@pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("name", ["jxm/cde-small-v1", "cde-small-v2", "/no/such folder/anywhere"])
-def test_unreachable_hub_id_is_explained(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        find_folder(name)
-
-
-@pytest.mark.usefixtures("offline")
-def test_partial_cache_is_no_model(tmp_path: Path) -> None:
-    """Loading only a tokenizer leaves a cache without weights."""
-    snapshot = make_hub_snapshot(tmp_path, "some/model")
-    (snapshot / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="some/model has no weights"):
-        find_folder("some/model")
-    (snapshot / "model.safetensors").write_bytes(b"")
-    assert find_folder("some/model") == snapshot

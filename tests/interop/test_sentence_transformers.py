@@ -91,11 +91,6 @@ def test_blind_export_takes_no_documents(tmp_path: Path) -> None:
     np.testing.assert_allclose(blind.encode(TEXTS, prompt_name="document"), blind[0].model.encode(TEXTS), **CLOSE)
 
 
-def test_no_pickle_is_saved(contextual: SentenceTransformer, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="pickle"):
-        contextual.save_pretrained(str(tmp_path / "again"), safe_serialization=False, create_model_card=False)
-
-
 def test_stock_trainer_gets_our_batches() -> None:
     """Clusters of other data are refused."""
     assignment = np.repeat(np.arange(4, dtype=np.int32), 8)

@@ -5,9 +5,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from repro.data.tokens import get_minilm_folder, load_tokenizer
+from repro.data.tokens import load_tokenizer
 from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.model import MtebModel
 from repro.interop.exporting import export_model
@@ -58,14 +57,3 @@ def test_saved_model_needs_no_old_folder(tmp_path: Path) -> None:
         # `encode` could still use the cached tokenizer of the removed folder.
         assert load_tokenizer(again.config.tokenizer).get_vocab_size() == 30522
         np.testing.assert_allclose(again.encode(TEXTS, "query"), expected, atol=1e-6)
-
-
-def test_missing_tokenizer_is_named(tmp_path: Path) -> None:
-    """It is missed also after it was loaded once."""
-    folder = tmp_path / "words"
-    folder.mkdir()
-    shutil.copy(get_minilm_folder() / "tokenizer.json", folder)
-    assert load_tokenizer(str(folder)).get_vocab_size() == 30522
-    shutil.rmtree(folder)
-    with pytest.raises(ValueError, match=f"^the tokenizer folder {folder} is gone"):
-        load_tokenizer(str(folder))

@@ -10,19 +10,16 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from repro.data.beir import write_beir_folder
-from repro.data.own.imported import find_imported, import_source
+from repro.data.own.imported import find_imported
 from repro.data.pairs import read_pairs
 from repro.evaluate.collections import read_collections
-from repro.execute import execute
 from repro.interop.corpus import open_suite
-from repro.interop.evaluating import EvaluationRequest, run_evaluation
 from repro.interop.trained_on import find_seen_queries, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
 from repro.pipeline.stages import StageGraph
 from repro.records.lookup import find_run_by_id, read_runs
 from repro.spec.identity import run_id
 from tests.commands import ignore, run_command
-from tests.data.files import write_rows
 from tests.interop.small import WORDS, make_collection
 
 
@@ -102,24 +99,6 @@ def test_damaged_selection_is_reported(desk: Path, run: str, tmp_path: Path, mon
     monkeypatch.setattr("repro.train.trainer.trained_model", None)
     with pytest.raises(ValueError, match=r"rows\.npy"):
         evaluate(run)
-    monkeypatch.setattr("repro.interop.trained_on.find_training_run", lambda source: None)
-    (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError):
-        run_evaluation(EvaluationRequest(run, "zoo"), tmp_path / "file", progress=ignore)
-
-
-def test_run_opens_after_another_import(desk: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trained weights do not need their text."""
-    shutil.copytree(desk / "home", tmp_path / "home")
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path / "home"))
-    execute(find_run_by_id(run), progress=ignore)
-    expected = evaluate(run, "--out", str(tmp_path / "before"))
-    shutil.rmtree(find_imported("mine").folder)
-    rows = [{"query": f"what is {n}", "document": f"another text {n}"} for n in range(400)]
-    import_source(write_rows(tmp_path / "other.jsonl", rows), name="mine")
-    result = evaluate(run, "--out", str(tmp_path / "after"))
-    assert result["metrics"] == expected["metrics"]
-    assert expected["provenance"]["trained_on"] and result["provenance"]["trained_on"] == {}
 
 
 def test_trained_queries_can_be_excluded(desk: Path, run: str) -> None:

@@ -1,9 +1,9 @@
-"""The second stage of one unpadded text with explicit matrices, for NomicBERT and BERT."""
+"""The second stage of one unpadded text with explicit matrices, for BERT. tests/interop/rederived.py has NomicBERT."""
 
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import gelu, layer_norm, silu
+from torch.nn.functional import gelu, layer_norm
 
 from repro.model.contextual import ContextualModel
 
@@ -33,13 +33,12 @@ def compute_second_stage(model: ContextualModel, ids: torch.Tensor, contexts: to
     prompts = prompts.view(config.num_soft_prompts, width)
     base = "backbone.model.embeddings."
     text = weights[base + "word_embeddings.weight"][ids] + weights[base + "token_type_embeddings.weight"][0]
-    if config.backbone == "bert":
-        positions = weights[base + "position_embeddings.weight"][num_contexts:]
-        prompts = prompts + positions[: len(prompts)]
-        text = text + positions[len(prompts) : len(prompts) + len(ids)]
+    positions = weights[base + "position_embeddings.weight"][num_contexts:]
+    prompts = prompts + positions[: len(prompts)]
+    text = text + positions[len(prompts) : len(prompts) + len(ids)]
     x = weights.norm(base + "LayerNorm", torch.cat([contexts, prompts, text]))
     for layer in range(config.num_layers):
-        x = LAYERS[config.backbone](weights, layer, x, num_contexts)
+        x = apply_bert_layer(weights, layer, x)
     pooled = x[num_contexts + len(prompts) :].mean(0)
     output = weights.linear("output_projection.2", weights.linear("output_projection.0", pooled).relu())
     return output + pooled if config.residual else output
@@ -56,34 +55,7 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, num_
     return torch.cat(parts, 1)
 
 
-def rotate(x: torch.Tensor, num_unrotated: int, num_heads: int) -> torch.Tensor:
-    """Rotate the pair (i, i + size / 2) of each head at position p by p / 1000^(2i / size), except the first rows."""
-    size = x.shape[1] // num_heads
-    out = x.clone()
-    for position in range(num_unrotated, len(x)):
-        for head in range(num_heads):
-            for i in range(size // 2):
-                a, b = head * size + i, head * size + i + size // 2
-                angle = torch.tensor(position / 1000 ** (2 * i / size))
-                out[position, a] = x[position, a] * angle.cos() - x[position, b] * angle.sin()
-                out[position, b] = x[position, b] * angle.cos() + x[position, a] * angle.sin()
-    return out
-
-
-def apply_nomic_layer(weights: Weights, layer: int, x: torch.Tensor, num_contexts: int) -> torch.Tensor:
-    """Apply post-norm attention and a gated feed-forward."""
-    prefix = f"backbone.model.layers.{layer}."
-    queries, keys = (
-        rotate(weights.linear(f"{prefix}self_attn.{name}_proj", x), num_contexts, weights.num_heads) for name in "qk"
-    )
-    attended = attend(queries, keys, weights.linear(prefix + "self_attn.v_proj", x), weights.num_heads)
-    attended = weights.linear(prefix + "self_attn.o_proj", attended)
-    x = weights.norm(prefix + "post_attention_layernorm", x + attended)
-    inner = silu(weights.linear(prefix + "mlp.gate_proj", x)) * weights.linear(prefix + "mlp.up_proj", x)
-    return weights.norm(prefix + "post_mlp_layernorm", x + weights.linear(prefix + "mlp.down_proj", inner))
-
-
-def apply_bert_layer(weights: Weights, layer: int, x: torch.Tensor, num_contexts: int) -> torch.Tensor:
+def apply_bert_layer(weights: Weights, layer: int, x: torch.Tensor) -> torch.Tensor:
     """Apply post-norm attention and a feed-forward."""
     prefix = f"backbone.model.encoder.layer.{layer}."
     projected = [weights.linear(f"{prefix}attention.self.{name}", x) for name in ("query", "key", "value")]
@@ -91,6 +63,3 @@ def apply_bert_layer(weights: Weights, layer: int, x: torch.Tensor, num_contexts
     x = weights.norm(prefix + "attention.output.LayerNorm", x + attended)
     inner = gelu(weights.linear(prefix + "intermediate.dense", x))
     return weights.norm(prefix + "output.LayerNorm", x + weights.linear(prefix + "output.dense", inner))
-
-
-LAYERS = {"nomic": apply_nomic_layer, "bert": apply_bert_layer}

@@ -8,7 +8,7 @@ import torch
 from repro.model.contextual import ContextualModel
 from repro.model.modeling_cde import FREQUENCY_RATE, FrequencyWeights, make_no_words, mark_words
 from repro.model.texts import Texts, cut_by_length
-from tests.model.samples import KINDS, WORDS, build_small_model, draw_texts
+from tests.model.samples import WORDS, build_small_model, draw_texts
 from tests.model.spelled_out import compute_second_stage
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -19,39 +19,15 @@ def compute_contexts(model: ContextualModel, num_documents: int = 6) -> torch.Te
         return model.eval().first_stage(draw_texts(num_documents, seed=5))
 
 
-@pytest.mark.parametrize("kind", ["nomic", "bert"])
 @pytest.mark.parametrize(("num_documents", "residual"), [(1, False), (6, True)])
-def test_second_stage_equals_specification(kind: str, num_documents: int, residual: bool) -> None:
-    model = build_small_model(backbone=kind, residual=residual).eval()
+def test_second_stage_equals_specification(num_documents: int, residual: bool) -> None:
+    """tests/interop/test_official.py has the other backbones."""
+    model = build_small_model(backbone="bert", residual=residual).eval()
     contexts, texts = compute_contexts(model, num_documents), draw_texts(5, seed=2)
     vectors = model.second_stage(texts, contexts)
     for row in range(5):
         ids = texts.ids_NS[row, : texts.mask_NS[row].sum()]
         torch.testing.assert_close(vectors[row], compute_second_stage(model, ids, contexts), **CLOSE)
-
-
-@pytest.mark.parametrize("kind", ["nomic", "bert"])
-def test_contexts_may_come_in_any_order(kind: str) -> None:
-    model = build_small_model(backbone=kind)
-    contexts, texts = compute_contexts(model), draw_texts(4)
-    shuffled = contexts[torch.tensor([3, 1, 5, 0, 2, 4])]
-    torch.testing.assert_close(model.second_stage(texts, shuffled), model.second_stage(texts, contexts), **CLOSE)
-
-
-def test_modernbert_contexts_have_positions() -> None:
-    model = build_small_model(backbone="modernbert")
-    contexts, texts = compute_contexts(model), draw_texts(4)
-    difference = model.second_stage(texts, contexts.flip(0)) - model.second_stage(texts, contexts)
-    assert difference.abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_token_order_matters_in_both_stages(kind: str) -> None:
-    model = build_small_model(backbone=kind)
-    contexts, texts = compute_contexts(model), draw_texts(1)
-    reversed_texts = Texts(texts.ids_NS.flip(1), texts.mask_NS)
-    assert (model.second_stage(reversed_texts, contexts) - model.second_stage(texts, contexts)).abs().max() > 1e-3
-    assert (model.first_stage(reversed_texts) - model.first_stage(texts)).abs().max() > 1e-3
 
 
 def test_modernbert_ignores_padding() -> None:

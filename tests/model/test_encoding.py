@@ -153,8 +153,6 @@ def test_damaged_model_is_refused(
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("architecture", "prefix"),
-        ("backbone", "llama"),
         ("prompts", "e5"),
         ("num_heads", 3),
         ("num_layers", 0),

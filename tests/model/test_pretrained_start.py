@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,15 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoModel, AutoTokenizer, BertConfig
 
-from repro.data.mined.sources.apis import mine_services
 from repro.data.tokens import load_tokenizer
 from repro.execute import execute
 from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
-from repro.model.contextual import ContextualModel
 from repro.model.start import get_backbones
 from repro.pipeline.inputs import Inputs
 from repro.planning.requirements import check_encoders, find_misfits, list_missing_requirements
 from repro.records.lookup import read_runs
 from repro.spec import base, grid
-from repro.spec.axes import expand
 from repro.spec.identity import run_id
 from repro.spec.start import DEFAULT_BERT_POSITIONS
 from repro.train.setup import make_model_config
@@ -69,7 +65,7 @@ def write_runs(folder: Path, **fields: Any) -> Path:
     return runs
 
 
-@pytest.mark.parametrize("backbone", ["bert", "nomic", "modernbert"])
+@pytest.mark.parametrize("backbone", ["bert", "modernbert"])
 def test_folder_sets_sizes_and_trains(tmp_path: Path, backbone: str) -> None:
     """Backbone, layers and width come from the folder. The run stores a name and a digest and trains its weights."""
     folder = write_encoder(tmp_path / "letters", backbone)
@@ -104,17 +100,13 @@ def test_given_fields_win(tmp_path: Path) -> None:
     assert base("desk", start="minilm", num_layers=3).num_layers == 3
 
 
-def test_runs_file_takes_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_file_takes_folder(tmp_path: Path) -> None:
     """A file of runs may name the folder or the stored name. A missing folder is listed as a requirement."""
     folder = write_encoder(tmp_path / "letters", "modernbert")
-    runs = write_runs(tmp_path, start=str(folder))
-    (run,) = read_runs(runs)
+    (run,) = read_runs(write_runs(tmp_path, start=str(folder)))
     assert run == base("smoke", start=str(folder))
-    assert get_exit_code("plan", str(runs)) == 0
-    assert run.start in capsys.readouterr().out
-    write_runs(tmp_path, **vars(run))
     shutil.move(folder, tmp_path / "elsewhere")
-    assert read_runs(runs) == [run]
+    assert read_runs(write_runs(tmp_path, **vars(run))) == [run]
     (lack,) = (line for line in list_missing_requirements([run]) if "letters" in line)
     assert str(folder) in lack
 
@@ -126,12 +118,6 @@ def change_fields(name: str, **values: Any) -> Callable[[Path], None]:
         (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | values))
 
     return act
-
-
-def cut_weights(folder: Path) -> None:
-    """Remove the last bytes of the weights."""
-    data = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(data[:-40])
 
 
 def remove_layer(folder: Path) -> None:
@@ -150,10 +136,7 @@ def add_words(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (lambda folder: (folder / "config.json").unlink(), r"config\.json"),
         (change_fields("config.json", model_type="gpt2"), r"config\.json.*model_type.*gpt2"),
-        (change_fields("config.json", num_hidden_layers="two"), r"config\.json.*num_hidden_layers"),
-        (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors"),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
         (change_fields("tokenizer_config.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
         (lambda folder: (folder / "adapter_config.json").write_text("{}"), r"adapter_config\.json"),
@@ -174,7 +157,7 @@ def test_broken_folder_is_refused(
 
 
 @pytest.mark.usefixtures("shared_home")
-@pytest.mark.parametrize("damage", [change_fields("config.json", hidden_size=48), cut_weights, remove_layer, add_words])
+@pytest.mark.parametrize("damage", [change_fields("config.json", hidden_size=48), remove_layer, add_words])
 def test_misfits_are_refused_when_loaded(
     tmp_path: Path, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,42 +168,23 @@ def test_misfits_are_refused_when_loaded(
     assert "letters" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_changed_encoder_is_refused(tmp_path: Path) -> None:
-    """A folder whose configuration changed after the run was stored is refused by `base`, `execute` and `plan`."""
-    folder = write_encoder(tmp_path / "letters", "bert")
-    run = base("smoke", start=str(folder))
-    change_fields("config.json", layer_norm_eps=0.5)(folder)
-    with pytest.raises(ValueError, match=r"config\.json"):
-        base("smoke", start=str(folder))
-    with pytest.raises(ValueError, match=r"config\.json"):
-        execute(run, progress=ignore)
-    assert any("config.json" in line for line in list_missing_requirements([run]))
-
-
 def test_fixed_encoders_are_named_by_content(tmp_path: Path) -> None:
-    """Another surrogate or filter model in the same folder is another run. The old run refuses the new files."""
+    """Another surrogate or filter model in the same folder is another run. Old runs refuse the new files."""
     folder = write_encoder(tmp_path / "letters", "bert")
     fields: dict[str, Any] = {"filter": "surrogate", "surrogate": "minilm-words", "filter_model": str(folder)}
-    run = base("smoke", **fields)
-    assert re.fullmatch(r"letters@[0-9a-f]{12}", run.filter_model or "") and str(tmp_path) not in str(vars(run))
-    assert run == base("smoke", **vars(run)) == base("smoke", **{**vars(run), "filter_model": str(folder)})
+    run, started = base("smoke", **fields), base("smoke", start=str(folder))
+    assert run == base("smoke", **vars(run)) and str(tmp_path) not in str(vars(run))
     assert base("smoke", surrogate=str(folder)).surrogate == run.filter_model
     assert not list_missing_requirements([run])
     change_fields("config.json", layer_norm_eps=0.5)(folder)
     changed = base("smoke", **fields)
     assert run_id(changed) != run_id(run) and changed.filter_model != run.filter_model
+    for refused in (lambda: base("smoke", start=str(folder)), lambda: execute(started, progress=ignore)):
+        with pytest.raises(ValueError, match=r"config\.json"):
+            refused()
     assert any("config.json" in line for line in list_missing_requirements([run]))
     with pytest.raises(ValueError, match=r"config\.json has changed"):
         execute(run, progress=ignore)
-
-
-@pytest.mark.parametrize("role", ["start", "surrogate"])
-def test_unknown_local_encoder_is_named(role: str) -> None:
-    """A local encoder of another machine is refused with its name, and is not offered for download."""
-    run = base("smoke", **{role: "mybert@0123456789ab", "filter": "surrogate"})
-    with pytest.raises(ValueError, match="mybert@0123456789ab was never used on this machine") as error:
-        check_encoders([run])
-    assert "fetch" not in str(error.value) and "hub id" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -243,16 +207,6 @@ def test_start_reads_tokens_as_surrogate(tmp_path: Path, settings: dict[str, Any
     text = "Hello é 中国 hello [MASK]"
     ids = load_tokenizer(base("smoke", start=str(folder)).start).encode(text).ids
     assert ids == AutoTokenizer.from_pretrained(folder)(text)["input_ids"]
-
-
-def test_axis_takes_a_folder(tmp_path: Path) -> None:
-    """A typed axis names the encoder, and sets the sizes of the start."""
-    folder = write_encoder(tmp_path / "letters", "bert")
-    (run,) = expand(
-        [base("smoke")], {"start": (str(folder),), "filter": ("surrogate",), "filter_model": (str(folder),)}
-    )
-    assert (run.backbone, run.hidden_size) == ("bert", 24) and run.start.startswith("letters@")
-    assert (run.filter_model or "").startswith("letters@")
 
 
 @pytest.mark.parametrize(
@@ -289,28 +243,3 @@ def test_biencoder_has_no_first_stage() -> None:
     assert make_model_config(base("smoke", architecture="biencoder", **changes)).num_layers == 6
     with pytest.raises(ValueError, match="num_first_stage_layers=12"):
         make_model_config(base("smoke", architecture="contextual", **changes))
-
-
-def compute_ndcg(queries: np.ndarray, documents: np.ndarray) -> float:
-    """Return NDCG@10 in points. The document of each query has its row."""
-    scores = queries @ documents.T
-    ranks = 1 + (scores > np.diagonal(scores)[:, None]).sum(1)
-    return float(np.where(ranks <= 10, 100 / np.log2(1 + ranks), 0).mean())
-
-
-def test_untrained_models_are_within_five_points() -> None:
-    """MiniLM still reads a text behind a context if its positions stay, and hardly if they move."""
-    rows = [row for row in islice(mine_services(), 3000) if len(row.document) > 40][::7][:250]
-    scores = {}
-    for name, changes in {
-        "biencoder": {},
-        "at 0": {"architecture": "contextual", "first_position": 0, "heads": "both-identity"},
-        "moved": {"architecture": "contextual"},
-    }.items():
-        model = trained_model(base("mini", **changes, num_steps=0), ignore)
-        if isinstance(model, ContextualModel):
-            model.set_context([row.document for row in rows])
-        sides = ([row.query for row in rows], "query"), ([row.document for row in rows], "document")
-        scores[name] = compute_ndcg(*(model.encode(texts, side) for texts, side in sides))
-    assert scores["at 0"] > scores["biencoder"] - 5
-    assert scores["moved"] < scores["biencoder"] - 10

@@ -22,15 +22,3 @@ def test_foreign_folder_is_left_alone(tmp_path: Path, verb: str) -> None:
     done = run_script(verb, tmp_path)
     assert done.returncode == 1 and str(tmp_path) in done.stderr and not done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"] and tmp_path.stat().st_mode == mode
-
-
-def test_down_finds_its_cluster_or_says_so(tmp_path: Path) -> None:
-    """In a shell with another TMPDIR too, because SLURM_CONF names the folder."""
-    folder = tmp_path / "cluster"
-    done = run_script("down", folder)
-    assert done.returncode == 0 and str(folder) in done.stderr and "no cluster" in done.stderr
-    folder.mkdir()
-    (folder / "cluster-of-repro").touch()
-    env = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "other"), "SLURM_CONF": str(folder / "slurm.conf")}
-    done = subprocess.run([SCRIPT, "down"], env=env, capture_output=True, text=True)
-    assert (done.returncode, folder.exists()) == (0, False) and str(folder) in done.stderr

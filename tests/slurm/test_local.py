@@ -226,19 +226,6 @@ def test_cancelling_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     check_metrics(*LONG)
 
 
-def test_cancelling_stops_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stage that no other run needs is never started. The last line counts the runs."""
-    monkeypatch.setenv("STAND_IN_STAGE_SECONDS", "2")
-    clustered = tuple(replace(run, sampler="cluster", cluster_size=8) for run in RUNS[:2])
-    process = start_launcher((*clustered, RUNS[2]))
-    wait_until(lambda: "build corpus" in read_trace())
-    cancel(clustered)
-    output = process.communicate(timeout=200)[0]
-    assert read_trace().count("build clusters") == 0
-    assert get_states(*clustered, RUNS[2]) == ["failed"] * 2 + ["recorded"]
-    assert output.splitlines()[-1].startswith("1 of 3 runs recorded, 2 failed")
-
-
 @pytest.mark.parametrize(
     ("gpus_per_run", "gpus", "num_cores", "expected"),
     [

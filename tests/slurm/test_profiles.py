@@ -34,15 +34,11 @@ def test_own_profile_extends_shipped_one(own: Path) -> None:
 
 
 MISTAKES = {
-    "timeout_min = 'long'": "timeout_min='long'; must be a whole number",
     "timeout_min = 0": "timeout_min=0; must be",
     "on = 'cloud'": "choose local or slurm",
-    "extends = 'yours'": "extends='yours'; choose another of",
     "extends = 'mine'": "extends='mine'; choose another of",
-    "extends = {}": "choose another of",
     "tasks_per_node = 8\ngpus_per_node = 4": "tasks_per_node=8 with 4 GPUs per node; each process needs its own",
     "on = 'local'\nnodes = 2": "nodes=2 needs on='slurm'",
-    "pairs_per_shard = 0": "pairs_per_shard=0; must be a whole number of at least 1",
     "pairs_per_shard = true": "pairs_per_shard=True; must be",
     "[mine.kinds.clusterz]\nmem_gb = 8": "'clusterz' is no kind of stage",
     "[mine": "is not TOML",
@@ -63,11 +59,3 @@ def test_shipped_examples_are_profiles(own: Path) -> None:
     examples = [load_profile(name) for name in ("with-conda", "with-modules", "with-apptainer", "with-enroot")]
     assert all(example.gpus_per_run == 1 and example.python for example in examples)
     assert examples[2].python.startswith("apptainer exec ")
-
-
-def test_unknown_profile_lists_known_ones(own: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        load_profile("here")
-    own.touch()
-    with pytest.raises(ValueError, match=r"unknown profile 'big'; choose one of \['cpu-node'.*profiles\.toml"):
-        load_profile("big")

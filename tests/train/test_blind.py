@@ -68,13 +68,6 @@ def test_training_never_runs_the_first_stage(tmp_path: Path, monkeypatch: pytest
     assert moved == {name for name in before if name.startswith("second_stage_model")}
 
 
-def test_blind_model_takes_no_documents() -> None:
-    model = build_small_model(sequence_dropout=1.0)
-    model.set_context(None)
-    with pytest.raises(ValueError, match="trained without documents"):
-        model.set_context(["a document"])
-
-
 def test_blind_run_is_scored_under_null() -> None:
     """All suites share one training run, and no score under documents is recorded."""
     run = base("smoke", **BLIND, num_steps=4)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,9 @@ from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.spec import CHOICES, base
 from repro.text import GIB
-from repro.train.checkpoint import TrainState, read_checkpoint, write_checkpoint
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts, add_gradients
-from repro.train.performance import ChunkSizes, Switches, choose_chunks, estimate_graph_bytes, parse_switches
+from repro.train.performance import Switches, choose_chunks, estimate_graph_bytes, parse_switches
 from repro.train.setup import TrainSettings, make_base_config, measure_gpu_bytes, measure_memory_bytes
 from repro.train.trainer import make_optimizer, prepare, stages_for, take_step
 
@@ -97,42 +95,6 @@ def test_checkpointing_keeps_gradients(backbone: str) -> None:
     torch.testing.assert_close(
         compute_gradient(CPU, backbone, Switches(checkpoint=True)), expected, rtol=1e-3, atol=1e-4
     )
-
-
-@pytest.mark.gpu
-def test_chunked_step_drops_equal_contexts() -> None:
-    """A chunked step has the gradient of an undivided one, with the same contexts dropped at random."""
-    config = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.3)
-    gradients = []
-    for sizes in (ChunkSizes(piece=5), ChunkSizes(5, 5, 5)):
-        model, feed, settings = prepare_trainer(config, torch.device("cuda"), parse_switches("no-autocast"))
-        torch.manual_seed(0)
-        add_gradients(stages_for(model, feed, settings), feed.texts, sizes)
-        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
-    assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) <= FLOAT32_TOLERANCE
-
-
-@pytest.mark.gpu
-def test_checkpoint_restores_the_state(tmp_path: Path) -> None:
-    """Another model and optimiser have the same state after loading a checkpoint, and take the next step."""
-    device = torch.device("cuda")
-    model, feed, settings = prepare_trainer(TINY, device, parse_switches(""))
-    optimizer = make_optimizer(model, settings)
-    # Another seed, so that equal weights can come only from the checkpoint.
-    resumed_model = build_model(TINY, seed=1).to(device).train()
-    resumed_optimizer = make_optimizer(resumed_model, settings)
-    take_step(model, optimizer, [feed], settings, step=1)
-    write_checkpoint(tmp_path, TrainState("gpu", 1), model, optimizer)
-    read_checkpoint(tmp_path, "gpu", resumed_model, resumed_optimizer)
-    expected, restored = list_state(model, optimizer), list_state(resumed_model, resumed_optimizer)
-    assert len(expected) == len(restored) and all(map(torch.equal, expected, restored))
-    assert np.isfinite(take_step(resumed_model, resumed_optimizer, [feed], settings, step=2)["loss"])
-
-
-def list_state(model: Model, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Return the weights and the state of the optimiser."""
-    states = [optimizer.state.get(weight, {}) for weight in model.parameters()]
-    return [*model.parameters(), *(state[name] for state in states for name in sorted(state))]
 
 
 @pytest.mark.gpu

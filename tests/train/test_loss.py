@@ -210,9 +210,3 @@ def compute_in_one_graph(model: ContextualModel, sizes: ChunkSizes) -> Result:
     loss = info_nce(run(second, QUERIES, sizes.texts), run(second, DOCUMENTS, sizes.texts)).loss
     loss.backward()
     return loss.detach(), take_gradients(model)
-
-
-def test_first_stage_needs_contexts() -> None:
-    model = build_small_model()
-    with pytest.raises(ValueError, match="both or neither"):
-        add_gradients(make_stages(model), StepTexts(QUERIES, DOCUMENTS), ChunkSizes(piece=1000))

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
@@ -43,13 +42,6 @@ CONFIG = ModelConfig(
     max_tokens=24,
 )
 SMOKE = base("smoke", architecture="contextual", num_steps=3)
-
-
-@pytest.fixture(autouse=True)
-def pad_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pad texts, as on a GPU, and leave REPRO_CHUNKS unset."""
-    monkeypatch.setattr(Backbone, "packs", False)
-    monkeypatch.delenv("REPRO_CHUNKS", raising=False)
 
 
 def measure_saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:
@@ -109,16 +101,6 @@ def test_estimated_bytes_match_measured(backbone: str, autocast: bool) -> None:
         assert performance.estimate_first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
 
 
-def test_checkpointed_layers_keep_inputs() -> None:
-    switches, one_layer = Switches(checkpoint=True), performance.NARROW["nomic"] * 128 + 2 * 24
-    for num_layers in (1, 3):
-        config = replace(CONFIG, num_first_stage_layers=num_layers)
-        _, first = measure_bytes_per_text(config, switches)
-        assert performance.estimate_first_stage_bytes(config, switches) - 24 * one_layer == pytest.approx(
-            first, rel=0.05
-        )
-
-
 @pytest.mark.parametrize(
     ("scale", "gib", "num_passes"), [("small", 80, 1), ("small", 16, 2), ("large", 80, 2), ("large", 141, 2)]
 )
@@ -136,45 +118,15 @@ def test_gpu_chunks_fill_their_share(scale: str, gib: int, num_passes: int) -> N
     assert choose_chunks(run, Switches(), num_texts=num_texts, gpu_bytes=2**20) == ChunkSizes(4, 4)
 
 
-def test_fitting_step_keeps_both_graphs() -> None:
-    switches, model = Switches(autocast=False), build_prepared_model(CONFIG, Switches())
-    estimated = estimate_graph_bytes(CONFIG, ChunkSizes(), switches, num_texts=20, num_contexts=12)
-
-    def compute_step() -> Tensor:
-        contexts_CD = model.first_stage(make_texts(12))
-        return torch.cat([model.second_stage(make_texts(10, seed=seed), contexts_CD) for seed in (1, 2)])
-
-    assert estimated == pytest.approx(measure_saved_bytes(compute_step, model.parameters()), rel=0.05)
-
-
-@pytest.mark.parametrize("text", ["64", "64,0", "64,128,256", "a,b", "6.4,1", "9" * 5000])
-def test_impossible_sizes_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_CHUNKS", text)
-    with pytest.raises(ValueError, match="REPRO_CHUNKS is"):
-        check_model(SMOKE)
-
-
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])
 def test_small_steps_keep_the_direct_path(scale: str) -> None:
     """They fit even without free memory, so golden numbers do not depend on the machine."""
     run = base(scale, architecture="contextual")
     assert choose_chunks(run, Switches(), num_texts=2 * run.batch_size, free=0) == ChunkSizes()
-
-
-def test_cpu_chunks_keep_within_budget() -> None:
-    """The chunks of a large step fill half of the free memory. One more text would not fit."""
-    mini = base("desk", architecture="contextual", backbone="bert", num_layers=6, hidden_size=384)
-    switches, free = Switches(autocast=False), 3 * 2**30
-    sizes = choose_chunks(mini, Switches(), num_texts=256, free=free)
-    bytes_per_text = performance.estimate_second_stage_bytes(mini, switches)
-    assert sizes.texts < 256 and sizes.texts * bytes_per_text <= free / 2 < (sizes.texts + 1) * bytes_per_text
-    assert choose_chunks(mini, Switches(), num_texts=256, free=2**34) == ChunkSizes()
-    assert choose_chunks(mini, Switches(), num_texts=256, free=free, stored="5,3") == ChunkSizes(5, 3), "a resumed run"
-    assert sizes.on(torch.device("cpu")) == ChunkSizes(64, 64, 64)
+    assert choose_chunks(run, Switches(), num_texts=256, free=0, stored="5,3") == ChunkSizes(5, 3), "a resumed run"
 
 
 def test_words_set_switches() -> None:
-    assert parse_switches("") == Switches()
     switches = parse_switches("compile no-fused checkpoint")
     assert switches == Switches(fused=False, compile=True, checkpoint=True)
     assert set(switches.words) == {"no-fused", "compile", "checkpoint"}

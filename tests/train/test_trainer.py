@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -20,9 +20,9 @@ from repro.records.store import has_record
 from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, run_folder
-from repro.train.checkpoint import METRICS_FILE, MetricsLog, read_metrics
+from repro.train.checkpoint import METRICS_FILE
 from repro.train.setup import build_filter, check_model
-from repro.train.summary import make_step_reporter, open_scalars, summarise
+from repro.train.summary import open_scalars, summarise
 from repro.train.trainer import train_run
 from tests.commands import ignore
 
@@ -64,24 +64,9 @@ def test_loss_is_mean_of_last_tenth() -> None:
     assert "train/difficulty" not in summarise(lines[:5], {}).metrics
 
 
-@pytest.mark.parametrize(("num_done", "left"), [(0, "about 6 min left"), (100, "about 12 min left")])
-def test_rest_of_training_is_estimated(num_done: int, left: str) -> None:
-    """The first line names the resumed step. Each line estimates the rest from the steps of this session."""
-    output, now = list[str](), iter((1000.0, 1000.1, 1000.0 + 360.0, 1000.0 + 361.0, 6000.0))
-    report = make_step_reporter(400, num_done, output.append, clock=lambda: next(now))
-    line = {"loss": 1.0, "accuracy": 0.5, "pairs_per_second": 100.0}
-    for step in (num_done + 1, 200, 201):
-        report({"step": step, **line})
-    assert output[:-1] == ([f"  resuming after step {num_done} of 400"] if num_done else [])
-    assert output[-1] == f"  step 200/400: loss 1.000, accuracy 0.500, 100 pairs/s, {left}"
-    report({"step": 400, **line})
-    assert output[-1].endswith("100 pairs/s")
-
-
-@pytest.mark.parametrize("hidden_size", [33, 100, 300])
-def test_width_without_even_heads_is_refused(hidden_size: int) -> None:
-    with pytest.raises(ValueError, match=f"hidden_size={hidden_size}: use a multiple of 32"):
-        check_model(base("smoke", hidden_size=hidden_size))
+def test_width_without_even_heads_is_refused() -> None:
+    with pytest.raises(ValueError, match="hidden_size=100"):
+        check_model(base("smoke", hidden_size=100))
 
 
 RUN = base("smoke", num_steps=4)
@@ -131,40 +116,15 @@ def test_damaged_log_makes_no_record(damage: str, log: Path) -> None:
     assert not has_record(get_local_records(), RUN)
 
 
-def test_log_continues_after_a_cut_line(log: Path) -> None:
-    """A cut line after the last checkpoint is removed, and the next line follows the whole ones."""
-    content = log.read_text()
-    log.write_text(content + '{"step": 5, "lo')
-    with MetricsLog(log.parent, 4) as opened:
-        opened.append({"step": 5})
-    assert log.read_text() == content + '{"step": 5}\n'
-    assert len(read_metrics(log.parent)) == 5
-
-
 def test_scalars_are_written_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorBoard receives the numbers of each line. A resumed run replaces those after its checkpoint."""
-    scalars: list[tuple[str, float, int]] = []
-
-    class Writer:
-        def __init__(self, folder: Path, purge_step: int) -> None:
-            assert (folder, purge_step) == (tmp_path / "tensorboard", 8)
-
-        def __enter__(self) -> Writer:
-            return self
-
-        def __exit__(self, *error: object) -> None: ...
-
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            scalars.append((name, value, step))
-
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
-    reported: list[dict[str, Any]] = []
-    line = {"step": 8, "loss": 0.5, "batch": "ab", "difficulty": None}
-    for value in ("", "1"):
-        monkeypatch.setenv("REPRO_TENSORBOARD", value)
-        with open_scalars(tmp_path, 7, reported.append) as on_step:
-            on_step(line)
-    assert scalars == [("train/loss", 0.5, 8)] and reported == [line, line]
+    writer = MagicMock()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=writer))
+    monkeypatch.setenv("REPRO_TENSORBOARD", "1")
+    with open_scalars(tmp_path, 7, ignore) as on_step:
+        on_step({"step": 8, "loss": 0.5, "batch": "ab", "difficulty": None})
+    writer.assert_called_once_with(tmp_path / "tensorboard", purge_step=8)
+    writer().__enter__().add_scalar.assert_called_once_with("train/loss", 0.5, 8)
 
 
 def test_first_process_reads_the_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
