@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.pipeline.corpora import check_available
-from repro.planning.clusters import find_oversized
 from repro.planning.requirements import check_encoders
 from repro.spec import Run
 from repro.spec.identity import run_id
@@ -121,8 +120,6 @@ def _select_tasks(
     skipped = {
         status.id: f"run {status.id}: {status.reason}" for status in statuses.values() if status.state == "unreadable"
     }
-    # The clustering or the training of these would be refused, possibly after days of embedding.
-    skipped |= {run_id(run): reason for run, reason in find_oversized(missing).items()}
     chosen = [run for run in missing if run_id(run) not in skipped]
     if profile.on == "slurm" and not retry:
         # A local queue ends such runs itself.

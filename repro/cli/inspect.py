@@ -47,7 +47,7 @@ def check(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="with --write: list the changes only, exit with 1 if there are any")
     ] = False,
-    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
+    format: Annotated[str, typer.Option(help="text, md or csv")] = "text",
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""
@@ -75,7 +75,6 @@ def check(
             elif members or not judged:
                 title = f"{PAPERS[paper]}: claims at scale {scale}"
                 view = make_claims_view(members, title, is_brief=format == "text")
-                # a note, so that it is a comment in LaTeX
                 render(replace(view, notes=(*view.notes, summary)), format)
     if write:
         from repro.cli.regenerate import regenerate

@@ -181,7 +181,6 @@ def run(
     print_line(f"{requested} requested, {len(recorded)} recorded, {len(missing)} to run at scale {scales}")
     if missing:
         from repro.pipeline.corpora import check_available
-        from repro.planning.clusters import check_domain_sizes
         from repro.planning.requirements import check_encoders
         from slurm.job import run_here
 
@@ -192,7 +191,6 @@ def run(
             raise ValueError("\n".join(unreadable))
         check_available(missing)
         check_encoders(missing)
-        check_domain_sizes(missing)
         for index, missing_run in enumerate(missing, 1):
             print_line(f"run {index} of {len(missing)}: {run_id(missing_run)} ({format_overrides(missing_run)})")
             run_here(missing_run)
@@ -228,7 +226,7 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
 def show(
     what: What = None,
     scale: Scale = "desk",
-    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
+    format: Annotated[str, typer.Option(help="text, md or csv")] = "text",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
     as_json: AsJson = False,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline.stages import list_known_stages
-from repro.planning.clusters import find_oversized
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_missing_trainings, list_trainings
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.records.store import Record, split_recorded, try_read_record
@@ -134,7 +133,6 @@ def make_plan(
     costs = RecordedCosts(records, "gpu" if num_gpus else "cpu")
     impossible = (
         *find_misfits(missing),
-        *find_oversized(missing).values(),
         *_list_indivisible(missing, num_processes or max(1, num_gpus)),
     )
     return Plan(

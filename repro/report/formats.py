@@ -1,4 +1,4 @@
-"""Render a view as text for a terminal, Markdown, LaTeX or CSV."""
+"""Render a view as text for a terminal, Markdown or CSV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from repro.report.latex import as_latex
 from repro.report.view import Number, View
 from repro.text import ABSENT, MINUS, NARROW_SPACE, make_printable
 
@@ -67,11 +66,11 @@ def _get_spread(cell: str) -> str | float:
     return statistics.stdev(cell.values) if isinstance(cell, Number) and len(cell.values) > 1 else ""
 
 
-FORMATS: Mapping[str, Callable[[View], str]] = {"md": as_markdown, "latex": as_latex, "csv": as_csv}
+FORMATS: Mapping[str, Callable[[View], str]] = {"md": as_markdown, "csv": as_csv}
 
 
 def render(view: View, format: str = "text") -> None:
-    """Print a view as text, md, latex or csv. Raises ValueError for another format."""
+    """Print a view as text, md or csv. Raises ValueError for another format."""
     if format == "text":
         return _print_text(view)
     if format not in FORMATS:

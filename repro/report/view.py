@@ -58,8 +58,6 @@ class View:
 
 
 NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."
-LONG_TEXT = 40
-"""Length in characters above which a cell is a sentence. Sentences are paragraphs in LaTeX."""
 SPREAD_NOTE = "±: standard deviation over the runs that “seeds” counts"
 
 

@@ -54,7 +54,6 @@ def test_show_gives_every_format(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("REPRO_HOME", str(smoke[0]))
     words = ("show", NAME, "--scale", "smoke")
     assert "| α = 0.5 | paper |" in run_command(*words, "--format", "md")
-    assert r"\begin{tabular}" in run_command(*words, "--format", "latex")
     assert "α = 0.5,paper,,,44.2" in run_command(*words, "--format", "csv")
     assert json.loads(run_command(*words, "--json"))["claims"]
 

@@ -1,7 +1,6 @@
 """Estimates of time and memory follow from arithmetic and from the most similar records."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,9 +16,7 @@ from experiments.e04_batch_by_cluster import list_small_batches as list_runs_on_
 from repro.data.own.imported import import_source
 from repro.data.pairs import read_pairs
 from repro.pipeline.corpora import make_corpus_stage
-from repro.pipeline.inputs import Inputs
 from repro.planning import cost
-from repro.planning.clusters import check_domain_sizes, count_domains
 from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_missing_trainings, list_trainings
 from repro.planning.pairs import MINED, count_pairs
 from repro.planning.plan import make_plan
@@ -29,9 +26,6 @@ from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records, run_folder
 from repro.text import GIB
 from repro.train.performance import Switches, estimate_first_stage_bytes, estimate_second_stage_bytes
-from slurm.profiles import Profile
-from slurm.start import LEFT_OUT, start
-from tests.commands import ignore
 from tests.data.files import write_rows
 from tests.leases import take_lease
 
@@ -238,76 +232,6 @@ def test_impossible_gpu_count_is_named() -> None:
     assert make_plan([run], NO_RECORDS, num_processes=3).impossible == (line,), "processes without GPUs"
     [line] = make_plan([base("smoke", measure="steps")], NO_RECORDS, num_gpus=2).impossible
     assert "measure='steps'" in line
-
-
-SMOKE = base("smoke", sampler="cluster", cluster_size=8)
-TOO_LARGE = replace(SMOKE, cluster_size=241)
-
-
-def test_impossible_runs_are_left_out() -> None:
-    [line] = make_plan([SMOKE, TOO_LARGE], NO_RECORDS).impossible
-    assert "cluster_size is 241, and the largest domain has 240 pairs" in line
-    assert f"impossible: {line}" in make_plan([TOO_LARGE], NO_RECORDS).lines()
-    profile = Profile(name="here", on="local", parameters={"cpus_per_task": 1})
-    lines: list[str] = []
-    outcomes = start([TOO_LARGE], profile, sweep="t", progress=lines.append)
-    assert outcomes == {run_id(TOO_LARGE): LEFT_OUT}
-    assert f"skipped: {line}" in lines
-    with pytest.raises(ValueError, match="cluster_size is 241, and the largest domain has 240"):
-        check_domain_sizes([SMOKE, TOO_LARGE])
-
-
-@pytest.mark.parametrize(
-    ("changes", "size"),
-    [
-        ({"sampler": "random", "batch_size": 241}, 240),
-        ({"sampler": "domain", "batch_size": 241}, 240),
-        ({"sampler": "random", "num_pairs": 20, "batch_size": 32}, 20),
-        ({"corpus": "desk", "batch_size": 256, "pretraining_corpus": "planted-tiny", "num_pretraining_steps": 9}, 240),
-    ],
-    ids=["all pairs", "domain", "selection", "first phase"],
-)
-def test_oversized_batch_is_refused(changes: dict[str, Any], size: int, own_home: Path) -> None:
-    """`plan` names the field and the limit. `run` and `launch` refuse the run before anything is built."""
-    run = base("smoke", **changes)
-    [line] = make_plan([run], NO_RECORDS).impossible
-    assert re.search(rf"batch_size.* is {run.batch_size}, .*{size} pairs", line)
-    profile = Profile(name="here", on="local", parameters={"cpus_per_task": 1})
-    assert start([run], profile, sweep="t", progress=ignore) == {run_id(run): LEFT_OUT}
-    with pytest.raises(ValueError, match=f"is {run.batch_size}, "):
-        check_domain_sizes([run])
-    assert not [*own_home.rglob("stage.json")]
-    fitting = {"batch_size": size, "pretraining_batch_size": None}
-    assert not make_plan([replace(run, **fitting)], NO_RECORDS).impossible
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "changes"),
-    [("batch_size", 41, {"sampler": "domain", "mixing_alpha": 0.5}), ("num_hard_negatives", 40, {})],
-)
-def test_smallest_domain_limits_runs(name: str, size: int, changes: dict[str, Any]) -> None:
-    """Mixed batches and mined negatives need enough pairs in every domain, which are counted once they are selected."""
-    run = base("smoke", **changes, **{name: size})
-    assert not make_plan([run], NO_RECORDS).impossible
-    inputs = Inputs(run)
-    inputs.graph.selection.build()
-    smallest = min(np.bincount(inputs.pairs.domain_codes))
-    assert smallest <= 40
-    [line] = make_plan([run], NO_RECORDS).impossible
-    assert f"{name} is {size}, and the smallest domain has {smallest} pairs" in line
-    assert not make_plan([replace(run, **{name: 4})], NO_RECORDS).impossible
-
-
-def test_largest_domain_follows_pairs() -> None:
-    assert count_domains(SMOKE) == (240, None), "an upper bound until the pairs are selected"
-    inputs = Inputs(SMOKE)
-    inputs.graph.selection.build()
-    codes = inputs.pairs.source_codes if SMOKE.domain_column == "source" else inputs.pairs.domain_codes
-    counted = np.unique(codes, return_counts=True)[1]
-    assert count_domains(SMOKE) == (counted.max(), counted.min())
-    check_domain_sizes([replace(SMOKE, cluster_size=int(counted.max()))])
-    assert count_domains(base("small", sources="squad"))[0] == 16_384
-    assert count_domains(base("small", corpus="bge-full-data")) == (None, None)
 
 
 def test_imported_corpus_is_counted(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
-"""Tables as text, Markdown, CSV and LaTeX: number formats, missing values, terminals and ledgers."""
+"""Tables as text, Markdown and CSV: number formats, missing values, terminals and ledgers."""
 
 import csv
 import io
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,7 +16,6 @@ from repro.report import artefacts as artefacts_of
 from repro.report import markdown_pages
 from repro.report.figure_data import make_figure_view
 from repro.report.formats import as_csv, as_markdown, render, render_line
-from repro.report.latex import as_latex
 from repro.report.markdown_pages import HEADLINE_SCALES, SUMMARY, make_headlines_view, replace_block
 from repro.report.scores import make_scores_view
 from repro.report.tables import (
@@ -34,11 +31,10 @@ from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick
 from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
-from repro.spec.registry import experiments, find_experiment, load_headlines
+from repro.spec.registry import experiments, load_headlines
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import get_local_records
 from repro.text import format_number, format_seconds
-from tests.commands import run_command
 from tests.hand_made import write_scores
 
 NDCG = Column(label="NDCG@10", value="{suite}/mean/ndcg_at_10", factor=100)
@@ -69,7 +65,7 @@ def test_numbers_are_formatted_for_readers() -> None:
     assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
     assert (format_number(1234567, 0), format_number(-12345.6)) == ("1\u202f234\u202f567", "−12\u202f345.6")
     view = View("t", ("", "pairs"), (("all", format_number(-1234567, 0)),))
-    assert as_csv(view).splitlines()[1] == "all,-1234567" and r"$-$1\,234\,567" in as_latex(view)
+    assert as_csv(view).splitlines()[1] == "all,-1234567"
     durations = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
     assert durations == ["", "3 s", "10 min", "10.0 h", "76 years"]
 
@@ -139,18 +135,18 @@ def test_exhibit_shows_record_rows(tmp_path: Path) -> None:
     assert without.rows == () and without.notes == (format_no_records_note("table3", "desk"),)
 
 
-@pytest.mark.parametrize("format", ["text", "md", "latex"])
+@pytest.mark.parametrize("format", ["text", "md"])
 def test_empty_columns_and_tables_are_hidden(format: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = (("a", "", "0/3", "–", ""), ("b", "", "1/3", "–", "–"))
     render(View("sparse", ("", "", "seeds", "score", "time"), rows), format)
     text = capsys.readouterr().out
     assert "–" not in text and "0/3" in text
-    assert (r"\begin{tabular}{lr}" if format == "latex" else "Columns without a value are omitted: score, time") in text
+    assert "Columns without a value are omitted: score, time" in text
     labels = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
     figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **labels)
     render(make_figure_view(figure, RUNS, [], []), format)
     text = capsys.readouterr().out
-    assert "last loss" not in text and "tabular" not in text and "---" not in text
+    assert "last loss" not in text and "---" not in text
     render(View("empty", ("a", "b"), ()), format)
     assert NO_ROWS in capsys.readouterr().out
 
@@ -172,44 +168,6 @@ def test_csv_has_unrounded_numbers() -> None:
     assert list(frame.columns) == ["name", "score", "score sd", "one"]
     assert frame.loc[0, "score"] == pytest.approx(1 / 3) and frame.loc[0, "score sd"] == pytest.approx(4 / 3 / 2**0.5)
     assert frame.loc[0, "name"] == "007" and frame.loc[0, "one"] == 2.0 and frame.loc[1, ["score", "one"]].isna().all()
-
-
-def test_latex_escapes_every_cell() -> None:
-    view = View(
-        "a title\nof two lines", ("a|b", "c&d", "e"), (("x|y", NASTY, "1"), ("2\n3", "–", "4" * 50)), align="llr"
-    )
-    lines = as_latex(view).splitlines()
-    assert lines[:2] == ["% a title of two lines", r"\begin{tabular}{lp{0.35\linewidth}p{0.35\linewidth}}"]
-    body = [line for line in lines[2:-1] if line != r"\hline"]
-    assert len(body) == 3 and all(line.endswith(r" \\") for line in body)
-    for line in body:
-        bare = re.sub(r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar)\{\}", "", line)
-        bare = re.sub(r"\$\\(pm|to|cdot)\$", "", bare)
-        assert len(re.findall(r"(?<!\\)&", bare)) == 2 and not re.search(r"(?<!\\)[%$#_{}~^<>|]", bare), bare
-    numbers = View("t", ("claim", "effect"), (("F1-b of 2026-11-22", "[-2.0, -0.5]"),), (SPREAD_NOTE,))
-    assert r"F1-b of 2026-11-22 & [$-$2.0, $-$0.5] \\" in as_latex(numbers)
-    assert as_latex(numbers).splitlines()[-1].startswith(r"% $\pm$: standard deviation")
-
-
-DOCUMENT = "\\documentclass{article}\\usepackage{graphicx}\\begin{document}\n%s\\end{document}\n"
-
-
-def test_latex_is_ascii_and_compiles(tmp_path: Path) -> None:
-    """A wide table is scaled to the page. pdflatex finds no error and no line that is wider than the page."""
-    views = list(artefacts_of.make_artefact_views(find_experiment("table1"), "desk").values())
-    views += artefacts_of.make_artefact_views(find_experiment("table3"), "desk").values()
-    text = "\n\n\\noindent\n".join(["", *map(as_latex, views)])
-    assert text.isascii() and text.count(r"\begin{tabular}") >= 4 and r"\resizebox" in text
-    if shutil.which("pdflatex"):
-        (tmp_path / "tables.tex").write_text(DOCUMENT % text)
-        command = ("pdflatex", "-interaction=nonstopmode", "tables.tex")
-        output = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).stdout.decode(errors="replace")
-        assert re.findall(r"^! .*|^Overfull \\hbox \(\d{2,}.*", output, re.MULTILINE) == []
-
-
-def test_ledger_summary_is_a_comment() -> None:
-    lines = run_command("check", "T1.a", "--scale", "smoke", "--format", "latex").splitlines()
-    assert all(line.startswith("%") for line in lines if line) and any("1 other scale" in line for line in lines)
 
 
 CLAIMS: dict[str, Claim] = {claim.id: claim for experiment in experiments() for claim in experiment.claims}
