@@ -13,14 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from figures.bars import draw_bars, draw_dots
 from figures.crossed import draw_crossed
+from figures.dots import draw_dots
 from figures.heatmap import draw_heatmap
 from figures.lines import draw_lines
 from figures.scatter import draw_scatter
 from figures.style import format_value, make_axes, save_figure, write_note, write_powers, write_title
 
-KINDS = ("lines", "bars", "dots", "scatter", "heatmap", "crossed")
+KINDS = ("lines", "dots", "scatter", "heatmap", "crossed")
 GROUP = "group"
 MIN_HEATMAP_WIDTH = 4.8
 """Minimum width of a heat map in inches, so that its labels fit."""
@@ -130,8 +130,6 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
         note = draw_scatter(frame, axes, **columns, x_is_log=picture.x_is_log)
     elif picture.kind == "dots":
         note = draw_dots(frame, axes, **columns, mark=picture.mark)
-    elif picture.kind == "bars":
-        note = draw_bars(frame, axes, **columns)
     else:
         note = draw_lines(frame, axes, **columns)
     if picture.is_paired:

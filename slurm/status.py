@@ -271,7 +271,7 @@ def explain_run(run: Run) -> dict[str, Any]:
 def read_tail(path: Path) -> list[str]:
     """Return the complete lines at the end of a file, or nothing if it does not exist.
 
-    Logs of a million steps have hundreds of megabytes, and --watch reads them every two seconds.
+    Logs of a million steps have hundreds of megabytes, and a user may ask for them every two seconds.
     """
     with suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
         start = max(0, file.seek(0, SEEK_END) - TAIL_BYTES)

@@ -19,20 +19,14 @@ COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable"
 
 
 def show_status(runs: Sequence[Run]) -> None:
-    """Print the status table once."""
-    make_console().print(make_live_table(runs)[0])
-
-
-def make_live_table(runs: Sequence[Run]) -> tuple[Table, bool]:
-    """Return the current status table of the runs and their stages, and whether anything still runs or waits."""
+    """Print the status of the runs and of their unbuilt stages."""
     snapshot = Snapshot()
     statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
     stages = snapshot.list_unbuilt_stages(statuses.values())
     notes = [f"stage {name}: {description}" for name, description in stages.items()]
     if num_untouched := sum(map(_is_untouched, statuses.values())):
         notes.append(f"{num_untouched} never launched: `repro plan` lists them")
-    is_active = any(status.state == "running" or status.live_on for status in statuses.values())
-    return make_status_table(statuses, notes), is_active
+    make_console().print(make_status_table(statuses, notes))
 
 
 def make_status_table(statuses: Mapping[Run, RunStatus], notes: Sequence[str] = ()) -> Table:

@@ -18,11 +18,11 @@ FIGURE = Figure(
     name="gte_figure2",
     title="Recall@100 of BM25 and of a dense model",
     caption=(
-        "Recall@100 after pre-training with the improved loss, and of BM25, by family of collections. Bars are means "
-        "over n seeds, whiskers are 95 % intervals of the mean. The paper has fifteen collections of BEIR, and SimCSE "
+        "Recall@100 after pre-training with the improved loss, and of BM25, by family of collections. A dot is a "
+        "seed, a dash with whiskers the mean over n seeds with its 95 % interval. The paper has fifteen collections of BEIR, and SimCSE "
         "and Contriever in addition."
     ),
-    kind="bars",
+    kind="dots",
     points="{suite}/{family}/recall_at_100",
     x="part1",
     y="value",

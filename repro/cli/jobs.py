@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.live import Live
 
 from repro.cli.common import (
     EXIT_NOT_RUN,
@@ -32,7 +30,6 @@ from repro.text import count_noun, format_bytes
 WhatToFetch = Annotated[
     list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or data sets (kept in REPRO_DATA)")
 ]
-REFRESH_SECONDS = 2.0
 
 
 def launch(
@@ -77,32 +74,19 @@ def status(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    watch: Annotated[bool, typer.Option("--watch", help="refresh until no run is running or queued")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the state of every run and its reason.
 
     A run is recorded, running, queued, failed, unreadable or missing.
     """
-    from repro.report.formats import make_console
     from slurm.status import get_statuses
-    from slurm.tables import make_live_table, show_status
+    from slurm.tables import show_status
 
-    if watch and as_json:
-        raise ValueError("--watch refreshes a table, --json prints once: give one of them")
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:
         return print_json([asdict(status) for status in get_statuses(runs)])
-    if not watch:
-        return show_status(runs)
-    table, is_active = make_live_table(runs)
-    if not is_active:
-        return show_status(runs)
-    with Live(table, console=make_console(), auto_refresh=False) as live:
-        while is_active:
-            time.sleep(REFRESH_SECONDS)
-            table, is_active = make_live_table(runs)
-            live.update(table, refresh=True)
+    show_status(runs)
 
 
 def why(

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -158,17 +158,12 @@ def get_machine_kind(device: str) -> str:
     return "gpu" if any(word in device for word in GPU_WORDS) else "cpu"
 
 
-def get_phase_times(record: Record, phase: str) -> Mapping[str, Any]:
-    """Return the part of the provenance with the times of training ("") or of another phase ("evaluation_")."""
-    return record.provenance if phase else record.provenance["training"]
-
-
 def get_phase_seconds(record: Record, phase: str = "") -> float:
     """Return the seconds of training, or of another phase, on a quiet machine.
 
     On a CPU they are the processor time per thread if it was counted. A GPU computes while its process waits.
     """
-    times = get_phase_times(record, phase)
+    times = record.provenance if phase else record.provenance["training"]
     machine = record.provenance["machine"] if phase else get_training_machine(record)
     cpu_seconds = times.get(f"{phase}cpu_seconds")
     if not cpu_seconds or get_machine_kind(machine["device"]) == "gpu":
@@ -195,18 +190,3 @@ def _read_first_commits(folder: Path) -> dict[str, str]:
     path = folder / FIRST_COMMITS_FILE
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {name: day for day, name in (line.split() for line in lines)}
-
-
-def sum_seconds(records: Iterable[Record]) -> tuple[float, float]:
-    """Return the seconds of training and of measurement. A training run that several records share counts once.
-
-    The same training run in two folders of records was executed twice.
-    """
-    training_seconds: dict[tuple[Path, str], float] = {}
-    evaluation_seconds = 0.0
-    for record in records:
-        # Runs that differ only in their evaluation have the same training id.
-        training = record.provenance.get("training") or {}
-        training_seconds[record.path.parent, training.get("id", record.id)] = float(training.get("seconds", 0.0))
-        evaluation_seconds += float(record.provenance.get("evaluation_seconds", 0.0))
-    return sum(training_seconds.values()), evaluation_seconds

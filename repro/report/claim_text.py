@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from repro.report.artefacts import judgements
-from repro.report.names import find_artefact
 from repro.report.tables import format_effect, format_in_unit, format_seeds, list_remarks
 from repro.spec import (
     Claim,
     Correlation,
     Equivalence,
     Experiment,
-    Figure,
     Interaction,
     Order,
     Run,
     Term,
     Trend,
     Value,
-    Varies,
 )
 from repro.spec.artefact import get_rows
-from repro.spec.registry import experiments, load_headlines
-from repro.spec.scales import ORDER, get_scale
+from repro.spec.registry import experiments
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
 from repro.text import CONTEXT_NAMES, count_noun, format_suggestion
@@ -77,34 +72,11 @@ def explain_claim(id: str, scale: str) -> list[str]:
         # a claim that declares no scales is judged at each scale that judges anything
         command = f": repro why {claim.id} --scale {claim.scales[0]}" if claim.scales else ""
         rows.append(("judged at", f"{judged.note}{command}"))
-    rows += _list_same_questions(judged)
-    if judged.verdict != "other scale":
-        rows += _list_next_steps(judged, unit)
-        figures = [exhibit.name for exhibit in experiment.artefacts if isinstance(exhibit, Figure)]
-        picture = figures[0] if figures else experiment.artefact_names[0]
-        names_shown = dict.fromkeys((find_artefact(claim.id, experiment.artefact_names), picture))
-        rows.append(("picture", f"python -m repro show {' '.join(names_shown)} --scale {scale}"))
-    return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
-
-
-def _list_same_questions(judged: Judgement) -> Iterator[tuple[str, str]]:
-    """Yield the claims that ask the same at this scale, if it cannot judge the claim, or else at a higher one."""
-    scale = judged.scale
-    is_judged = judged.verdict != "other scale"
-    higher = [name for name in ORDER[ORDER.index(scale) + 1 :] if not get_scale(name).judges_values]
-    wanted = higher if is_judged else [scale]
-    headlines = [headline["claims"] for headline in load_headlines() if judged.claim.id in headline["claims"]]
-    for id in sorted({*chain(*headlines)} - {judged.claim.id}):
-        if other := next((name for name in wanted if name in find_claim(id)[1].scales), ""):
-            yield "see", f"{id}, the same at {other}" + (f": repro why {id} --scale {other}" if is_judged else "")
-
-
-def _list_next_steps(judged: Judgement, unit: str) -> Iterator[tuple[str, str]]:
-    """Yield the notes on a judged claim, and the effects in local records."""
-    for note in filter(None, (judged.claim.caveat, judged.note)):
-        yield "note", note
+    else:
+        rows += [("note", note) for note in filter(None, (claim.caveat, judged.note))]
     if judged.yours:
-        yield "yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"
+        rows.append(("yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"))
+    return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
 
 
 def _format_rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -152,11 +124,10 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
         within = f", at each {claim.within}" if claim.within else ""
         points = "datasets" if claim.points == "datasets" else "settings"
         return [f"{describe_metric(claim.x)} with {namer.name(claim.y)}{subtrahend}, over {points}{within}"]
-    if isinstance(claim, Value):
-        units = {term: get_display_unit(term.metric) for term in claim.expected}
-        printed = {term: f"{value * units[term].factor:g} {units[term].name}" for term, value in claim.expected.items()}
-        return [f"{namer.name(term)} − {value} as printed" for term, value in printed.items()]
-    return [namer.name(claim.over)] if isinstance(claim, Varies) else []
+    assert isinstance(claim, Value), f"claim {claim.id} is of another kind: {claim.kind}"
+    units = {term: get_display_unit(term.metric) for term in claim.expected}
+    printed = {term: f"{value * units[term].factor:g} {units[term].name}" for term, value in claim.expected.items()}
+    return [f"{namer.name(term)} − {value} as printed" for term, value in printed.items()]
 
 
 def describe_metric(term: Term) -> str:

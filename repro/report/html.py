@@ -11,16 +11,13 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from repro.records.provenance import sum_seconds
-from repro.records.store import Record
 from repro.report.artefacts import RECORD_WORDS
 from repro.report.markdown_pages import HEADLINE_SCALES, judge_results, make_headlines_view, read_summary
-from repro.report.sections import ScaleReport, list_machines
+from repro.report.sections import ScaleReport
 from repro.report.tables import INTERVAL_NOTE, format_summary_line
 from repro.spec.artefact import PAPERS
 from repro.spec.identity import format_overrides
 from repro.storage.files import atomic_file
-from repro.text import format_seconds
 
 TEMPLATE = "report.html.j2"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
@@ -45,9 +42,6 @@ def write_report(out: Path, scales: Iterable[ScaleReport], front_picture: str) -
 def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str) -> str:
     """Return the page as text. Links to records are relative to `folder`, the folder of the page."""
 
-    def list_records(records: Iterable[tuple[str, Record]]) -> list[Record]:
-        return [record for _, record in records]
-
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -58,9 +52,6 @@ def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str)
         "origin": RECORD_WORDS.__getitem__,
         "words": lambda record: format_overrides(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),
-        "duration": format_seconds,
-        "spent": lambda records: sum_seconds(list_records(records)),
-        "machines": lambda records: list_machines(list_records(records)),
         "summary": lambda lines: format_summary_line([line.judged for line in lines]),
     }
     judged = {part.scale.name: [line.judged for line in part.lines] for part in scales}

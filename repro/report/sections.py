@@ -18,13 +18,10 @@ from repro.spec.artefact import MAIN, PAPERS, get_rows
 from repro.spec.registry import find_paper
 from repro.spec.scales import Scale, get_scale
 from repro.statistics.judge import Judgement
-from repro.text import ABSENT
 
 Rows = Sequence[Mapping[str, Any]]
 Draw = Callable[[Figure, str, str, Rows], str]
 """Returns a figure as SVG text, given its scale, the source of its records and its rows. Raises ValueError if it fails."""
-PAPER_SCALE = "small"
-"""Scale with the values of the paper."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,6 @@ class Section:
     records: tuple[tuple[str, Record], ...]  # each with its source
     num_asked: int
     paper: str = MAIN
-    problem: str = ""  # why a picture is not drawn
 
     @property
     def num_published(self) -> int:
@@ -95,14 +91,6 @@ class ScaleReport:
             ledgers[PAPERS[find_paper(line.judged.claim.id)]].append(line)
         return {title: lines for title, lines in ledgers.items() if lines or title == PAPERS[MAIN]}
 
-    @property
-    def deviations(self) -> View:
-        """Fields in which the scale differs from the paper's small setting."""
-        fields, paper_fields = self.scale.fields, get_scale(PAPER_SCALE).fields
-        rows = [(name, value, paper_fields[name]) for name, value in fields.items() if value != paper_fields[name]]
-        texts = tuple(tuple(ABSENT if value is None else str(value) for value in row) for row in rows)
-        return View("Values that differ from the paper", ("field", self.scale.name, "paper"), texts, align="lrr")
-
 
 def make_scale_report(scale: str, chosen: Iterable[Experiment], draw: Draw) -> ScaleReport:
     """Judge the claims of the experiments that have runs of their own at a scale, and make their sections."""
@@ -125,7 +113,7 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
         selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in (*rows, *subtracted)]
         expected = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
         records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
-        view, pictures, problem = _make_view_and_pictures(artefact, runs, by_source, draw)
+        view, pictures = _make_view_and_pictures(artefact, runs, by_source, draw)
         sections.append(
             Section(
                 name=artefact.name,
@@ -139,7 +127,6 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
                 records=tuple(records),
                 num_asked=len(expected),
                 paper=experiment.paper,
-                problem=problem,
             )
         )
     return sections
@@ -147,35 +134,15 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
 
 def _make_view_and_pictures(
     artefact: Table | Figure | Exhibit, runs: Sequence[Run], by_source: Mapping[str, list[Record]], draw: Draw
-) -> tuple[View, dict[str, str], str]:
-    """Return an artefact as a table, the pictures of a figure, one for each source of records, and why one is missing."""
+) -> tuple[View, dict[str, str]]:
+    """Return an artefact as a table, and the pictures of a figure, one for each source of records."""
     if not isinstance(artefact, Figure):
-        return make_view(artefact, runs, by_source["published"], by_source["yours"]), {}, ""
+        return make_view(artefact, runs, by_source["published"], by_source["yours"]), {}
     rows: dict[str, Rows] = {
         source: list_figure_rows(artefact, runs, records) for source, records in by_source.items() if records
     }
     drawn = {source: source_rows for source, source_rows in rows.items() if source_rows}
     if not drawn and needs_no_record(artefact):
         drawn = {"published": ()}
-    pictures: dict[str, str] = {}
-    problems: list[str] = []
-    for source, source_rows in drawn.items():
-        try:
-            pictures[source] = draw(artefact, runs[0].scale, source, source_rows)
-        except ValueError as error:
-            problems.append(f"{source} records: {error}")
-    return make_rows_view(artefact, runs, rows), pictures, "; ".join(problems)
-
-
-def list_machines(records: Iterable[Record]) -> list[str]:
-    """Return a line per distinct machine on which records were trained and measured."""
-    lines = []
-    for record in records:
-        sessions = record.provenance.get("training", {}).get("sittings", ())
-        for metadata in (*sessions, record.provenance):
-            machine, versions = metadata.get("machine", {}), metadata.get("versions", {})
-            if machine:
-                device, dtype, threads = (machine.get(name, ABSENT) for name in ("device", "dtype", "num_threads"))
-                torch, python = versions.get("torch", ABSENT), versions.get("python", ABSENT)
-                lines.append(f"{device}, {dtype}, threads: {threads}, torch {torch}, Python {python}")
-    return list(dict.fromkeys(lines))
+    pictures = {source: draw(artefact, runs[0].scale, source, source_rows) for source, source_rows in drawn.items()}
+    return make_rows_view(artefact, runs, rows), pictures

@@ -237,9 +237,6 @@ def list_remarks(judged: Judgement) -> list[str]:
 def _list_other_claims(judgements: Sequence[Judgement], shown: Sequence[Judgement]) -> Iterator[str]:
     """Yield one line per kind of claim without a row."""
     others = [judged for judged in judgements if judged not in shown]
-    for judged in others:
-        if judged.word == "descriptive":
-            yield f"{judged.claim.id}, descriptive: {judged.claim.statement} ({judged.note})"
     not_run = [judged.claim.id for judged in others if judged.word == "not run"]
     if not_run:
         yield f"{count_noun(len(not_run), 'claim')} without records: {', '.join(not_run)}"

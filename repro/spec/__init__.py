@@ -14,7 +14,6 @@ from repro.spec.claim import (
     Order,
     Trend,
     Value,
-    Varies,
 )
 from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.run import (

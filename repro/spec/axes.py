@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -20,8 +20,6 @@ from repro.spec.run import (
     check_field_value,
     check_run_warmup,
     depends_on_seed,
-    draws_within_domains,
-    needs_surrogate,
 )
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
@@ -32,23 +30,8 @@ RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 NONE_WORDS = ("none", "null", "None")
 BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
 MAX_VALUES = 10_000
-SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
-"""Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
-PAIR_FIELDS = ("corpus", "sources", "num_pairs", "domain_column")
-"""Fields that select the training pairs, which some analyses read even if nothing is trained."""
-DRAW_FIELDS = ("context_seed", "num_test_contexts", "test_contexts")
-"""Fields that select the context documents of an evaluation."""
-NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
-    # the first phase may have clusters of its own
-    "surrogate": lambda run: _reranks(run) or needs_surrogate(run) or run.pretraining_cluster_size is not None,
-    "domain_column": lambda run: _reads_domains(run),
-    "filter_model": lambda run: run.filter != "none",
-    "filter_margin": lambda run: run.filter != "none",
-    "mined_negatives": lambda run: run.num_hard_negatives > 0,
-    "cluster_dimensions": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
-    "packing": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
-}
-"""Fields that only some training runs read."""
+READ_UNTRAINED = ("surrogate", "max_tokens", "prompts", "corpus", "sources", "num_pairs", "domain_column")
+"""Fields that an untrained system or its analysis may read, in addition to those of the evaluation."""
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
 
@@ -91,18 +74,19 @@ def check_field(name: str) -> None:
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     """Return every run with every combination of the axes' values, each once.
 
-    A field does not multiply a run whose result it cannot change, for example the number of contexts of a biencoder. The
+    Fields of training do not multiply an untrained system, and fields of the context do not multiply a biencoder. The
     other axes decide, too: `architecture=bm25,biencoder seed=1,2` gives one run of BM25. An axis of steps clears epochs,
     and vice versa.
 
     Raises:
         ValueError: for the first impossible combination.
     """
-    grid = [
-        _change(run, {name: value for name, value in values.items() if _applies(name, combined)})
-        for run in runs
-        for values, combined in _combine(run, axes)
-    ]
+    grid = []
+    for run, combination in product(runs, product(*axes.values())):
+        values = dict(zip(axes, combination, strict=True))
+        # These fields may be impossible together, as long as it is open which of the values apply.
+        combined: Any = SimpleNamespace(**vars(run) | values)
+        grid.append(_change(run, {name: value for name, value in values.items() if _applies(name, combined)}))
     given = set(runs)
     unique: dict[Hashable, Run] = {}
     for run in grid:
@@ -114,16 +98,9 @@ def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
 
 
 def describe_grid(axes: Axes, runs: Sequence[Run], grid: Sequence[Run]) -> str:
-    """Return one line with the number of rows, values and runs, and the rows that a field does not affect."""
-    rows = list(dict.fromkeys(runs))
+    """Return one line with the number of rows, values and runs."""
     sizes = " × ".join(f"{len(values)} {name}" for name, values in axes.items())
-    line = f"grid: {count_noun(len(rows), 'row')} × {sizes} = {count_noun(len(grid), 'run')}"
-    unaffected = {
-        name: sum(not any(_applies(name, combined) for _, combined in _combine(run, axes)) for run in rows)
-        for name in axes
-    }
-    notes = [f"{name} on {count_noun(count, 'row')}" for name, count in unaffected.items() if count]
-    return f"{line} (no effect: {', '.join(notes)})" if notes else line
+    return f"grid: {count_noun(len(set(runs)), 'row')} × {sizes} = {count_noun(len(grid), 'run')}"
 
 
 def describe_type(name: str) -> str:
@@ -139,16 +116,6 @@ def describe_type(name: str) -> str:
     return description + suffix
 
 
-def _combine(run: Run, axes: Axes) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield each combination of values, and the fields of the run with these values.
-
-    The fields may be impossible together, as long as it is open which of the values apply.
-    """
-    for combination in product(*axes.values()):
-        values = dict(zip(axes, combination, strict=True))
-        yield values, SimpleNamespace(**vars(run) | values)
-
-
 def _list_effective_values(run: Run) -> Hashable:
     """Return the values that can change the result of an untrained system. A trained run is itself such a value."""
     if run.architecture in TRAINED:
@@ -157,33 +124,13 @@ def _list_effective_values(run: Run) -> Hashable:
 
 
 def _applies(name: str, run: Run) -> bool:
-    """Return whether a field can change the result of this run."""
-    analysis = MEASURES[run.measure]
-    if name == "architecture":
-        return True
+    """Return whether a field may change the result of this run."""
     if name == "seed":
         return depends_on_seed(run)
-    is_drawn_for_context = name in DRAW_FIELDS and run.measure == "retrieval"
-    if is_drawn_for_context or (name in CONTEXT_FIELDS and run.architecture in TRAINED):
+    if name in CONTEXT_FIELDS and run.architecture in TRAINED:
         return run.architecture == "contextual"
-    if run.architecture in TRAINED and name in NEEDED_BY:
-        return NEEDED_BY[name](run)
-    if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or analysis.samples_pairs:
-        return True
-    if name in PAIR_FIELDS and analysis.reads_pairs:
-        return True
-    return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or _reranks(run))
-
-
-def _reranks(run: Any) -> bool:
-    """Return whether a run reranks candidates of the surrogate."""
-    return run.protocol == "rerank" and MEASURES[run.measure].reranks
-
-
-def _reads_domains(run: Any) -> bool:
-    """Return whether the batches of a training run, or its analysis, depend on the domains of the pairs."""
-    is_divided = draws_within_domains(run) or run.num_hard_negatives > 0 or run.pretraining_cluster_size is not None
-    return is_divided or MEASURES[run.measure].reads_pairs or MEASURES[run.measure].samples_pairs
+    reads_all = run.architecture in (*TRAINED, "none") or MEASURES[run.measure].samples_pairs
+    return reads_all or name in ("architecture", *EVALUATION_FIELDS, *READ_UNTRAINED)
 
 
 def _change(run: Run, values: dict[str, Any]) -> Run:

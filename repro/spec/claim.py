@@ -32,7 +32,6 @@ class Claim:
     trend: ClassVar[type[Trend]]
     correlation: ClassVar[type[Correlation]]
     equivalence: ClassVar[type[Equivalence]]
-    varies: ClassVar[type[Varies]]
 
     id: str = field(kw_only=False)
     statement: str = field(kw_only=False)
@@ -248,28 +247,6 @@ class Equivalence(Paired):
         return f"within ±{self.delta * self.unit.factor:.4g}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Varies(Claim):
-    """The best value of `axis` differs between datasets. `over` has `*` for them."""
-
-    over: Term
-    axis: str
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for an unknown field, or a metric without `*`."""
-        super().__post_init__()
-        check_fields([self.axis], f"claim {self.id}")
-        if "*" not in self.over.metric:
-            raise ValueError(
-                f"claim {self.id}: {self.over.metric!r} has no * for the dataset, e.g. {{suite}}/*/ndcg_at_10"
-            )
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """The term, with `*` for the dataset."""
-        return (self.over,)
-
-
 # the kinds are subclasses, so they can be attached only after their definition
 Claim.value, Claim.order, Claim.interaction, Claim.trend = Value, Order, Interaction, Trend
-Claim.correlation, Claim.equivalence, Claim.varies = Correlation, Equivalence, Varies
+Claim.correlation, Claim.equivalence = Correlation, Equivalence

@@ -18,50 +18,36 @@ from typing import Any
 
 from repro.spec.artefact import MAIN, Exhibit, Experiment, Figure, Table
 from repro.spec.run import FIELDS, Run
+from repro.storage.files import name_in_errors
 from repro.storage.paths import EXPERIMENT_FOLDERS, SOURCES
 from repro.text import format_suggestion
-
-ANY_ERROR = Exception
-"""A faulty experiment file can raise any exception, on import or when its runs are requested."""
 
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """Return all experiments by number. Raises ValueError with the name of the first faulty file."""
-    valid: list[Experiment] = []
+    """Return all experiments by number. Raises ValueError if two share a number, an artefact or a claim."""
+    loaded: list[Experiment] = []
     for file in list_experiment_files():
-        if file.name[3] != "_":
-            raise ValueError(f"{file}: its number needs two digits, 00 to 99")
-        try:
+        with name_in_errors(file):
             experiment = importlib.import_module(".".join(file.with_suffix("").parts)).EXPERIMENT
-            experiment = replace(experiment, number=int(file.name[1:3]))
-            _check_experiment(experiment, valid)
-        except ANY_ERROR as error:
-            raise ValueError(f"{file}: {_describe_error(error)}") from error
-        valid.append(replace(experiment, runs=_add_file_to_errors(file, experiment)))
-    return tuple(valid)
+            experiment = replace(experiment, number=int(file.name[1:3]), runs=_add_file_to_errors(file, experiment))
+            _check_experiment(experiment, loaded)
+        loaded.append(experiment)
+    return tuple(loaded)
 
 
 def list_experiment_files() -> list[Path]:
     """Return the path of each experiment file relative to the sources, by number."""
-    files = (path for folder in EXPERIMENT_FOLDERS for path in folder.glob("e[0-9]*_*.py"))
+    files = (path for folder in EXPERIMENT_FOLDERS for path in folder.glob("e[0-9][0-9]_*.py"))
     return sorted((path.relative_to(SOURCES) for path in files), key=lambda path: path.name)
-
-
-def _describe_error(error: Exception) -> str:
-    return f"{' '.join(str(error).split())} ({type(error).__name__})".lstrip()
 
 
 def _add_file_to_errors(file: Path, experiment: Experiment) -> Callable[[str], tuple[Run, ...]]:
     """Wrap the `runs` of an experiment: no runs at scales that it does not have, and errors that name the file."""
 
     def runs_at(scale: str) -> tuple[Run, ...]:
-        if scale not in experiment.scales:
-            return ()
-        try:
-            return experiment.runs(scale)
-        except ANY_ERROR as error:
-            raise ValueError(f"{file}: its runs at scale {scale!r}: {_describe_error(error)}") from error
+        with name_in_errors(file):
+            return experiment.runs(scale) if scale in experiment.scales else ()
 
     return runs_at
 

@@ -16,7 +16,6 @@ A claim is tentative if its arms differ in precision for any seed. If they diffe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 
 from repro.records.provenance import get_made_day
 from repro.records.store import Record
-from repro.spec import TRAINED, Claim, Correlation, Directed, Equivalence, Run, Term, Unit, Value, Varies
+from repro.spec import TRAINED, Claim, Correlation, Directed, Equivalence, Run, Term, Unit, Value
 from repro.spec.scales import get_scale
 from repro.statistics.bootstrap import compute_interval
 from repro.statistics.contrasts import (
@@ -197,7 +196,7 @@ def _judge_records(claim: Claim, scale: str, wanted: Sequence[Run], by_run: Mapp
     dated = claim_runs.drawn or list(claim_runs.runs)
     early_seeds = {seed for (run, seed), record in evidence.records.items() if run in dated and is_early(claim, record)}
     # From here on, the first reason against a verdict decides: descriptive, no interval, incomplete or early records.
-    if claim.descriptive or isinstance(claim, Varies):
+    if claim.descriptive:
         return replace(judged, word=DESCRIPTIVE, note="; ".join(filter(None, (claim.descriptive, note))))
     note = "; ".join(filter(None, (note, describe_mixed_arms(evidence, "device", "devices"))))
     judged = replace(judged, note=note)
@@ -277,8 +276,6 @@ def _get_thresholds(claim: Claim) -> tuple[float, ...]:
 
 def compare(claim: Claim, evidence: Evidence) -> tuple[tuple[Comparison, ...], str]:
     """Return the comparisons of a claim, and a note."""
-    if isinstance(claim, Varies):
-        return (), _describe_best(claim, evidence)
     if isinstance(claim, Correlation):
         return _correlate(claim, evidence)
     threshold = _get_thresholds(claim)[0]
@@ -461,19 +458,3 @@ def pearson(points: Points) -> float:
     # The explicit shape lets an empty list give two empty sides.
     x, y = np.array(points, float).reshape(-1, 2).T
     return float(np.corrcoef(x, y)[0, 1]) if len(x) > 1 and np.ptp(x) and np.ptp(y) else 0.0
-
-
-def _describe_best(claim: Varies, evidence: Evidence) -> str:
-    """Return how many datasets each value of the axis is best on."""
-    scores: dict[str, dict[Any, float]] = {}
-    for system in evidence.systems[claim.over]:
-        for name, score in average_by_part(evidence.get_records(system), claim.over.metric).items():
-            scores.setdefault(name, {})[getattr(system, claim.axis)] = score
-
-    def format_value(value: Any) -> str:
-        return f"{value:g}" if isinstance(value, float) else str(value)
-
-    best = Counter(max(values, key=lambda value: values[value]) for values in scores.values())
-    in_order = sorted(best) if all(isinstance(value, int | float) for value in best) else sorted(best, key=str)
-    counts = ", ".join(f"{format_value(value)} on {best[value]}" for value in in_order)
-    return f"best {claim.axis}: {counts} of {len(scores)} datasets"

@@ -58,19 +58,18 @@ def test_corpus_has_counts_and_samples() -> None:
 @pytest.mark.parametrize(
     ("name", "module", "message"),
     [
-        ("e96_mine", SimpleNamespace(), "has no attribute 'EXPERIMENT' (AttributeError)"),
-        ("e97_mine", None, "(ModuleNotFoundError)"),
+        ("e96_mine", SimpleNamespace(), "has no attribute 'EXPERIMENT'"),
+        ("e97_mine", None, "experiments.e97_mine"),
         ("e15_zweite", e15_overview, "is declared more than once"),
-        ("e100_mine", e15_overview, "its number needs two digits, 00 to 99"),
     ],
 )
 def test_faulty_experiment_is_named(name: str, module: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [Path("experiments/e15_overview.py"), Path(f"experiments/{name}.py")]
     monkeypatch.setattr(registry, "list_experiment_files", lambda: files)
     monkeypatch.setitem(sys.modules, f"experiments.{name}", module)
-    with pytest.raises(ValueError, match=re.escape(message)) as error:
+    with pytest.raises((AttributeError, ImportError, ValueError), match=re.escape(message)) as error:
         registry.experiments.__wrapped__()
-    assert str(error.value).startswith(f"experiments/{name}.py: ")
+    assert error.value.__notes__ == [f"experiments/{name}.py"]
 
 
 def test_faulty_runs_name_their_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,5 +77,6 @@ def test_faulty_runs_name_their_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(e15_overview, "EXPERIMENT", faulty)
     monkeypatch.setattr(registry, "list_experiment_files", lambda: [Path("experiments/e15_overview.py")])
     [experiment] = registry.experiments.__wrapped__()
-    with pytest.raises(ValueError, match=r"experiments/e15_overview\.py: .* 'smoke': 'x' \(KeyError\)"):
+    with pytest.raises(KeyError) as error:
         experiment.runs("smoke")
+    assert error.value.__notes__ == ["experiments/e15_overview.py"]

@@ -15,7 +15,7 @@ from repro.records import lookup
 from repro.records.lookup import find_run_by_id, get_sweep_name, resolve_runs, split_words
 from repro.records.store import write_record
 from repro.spec import FIELDS, TRAINED, base, depends_on_seed, grid
-from repro.spec.axes import describe_grid, expand, is_axis, parse_axes
+from repro.spec.axes import expand, is_axis, parse_axes
 from repro.spec.identity import run_id
 from repro.spec.registry import artefacts, experiments, find_experiment
 from repro.storage.paths import get_corpora_folder, get_local_records, get_sweeps_folder
@@ -177,11 +177,8 @@ def test_grid_is_product_over_rows() -> None:
     axes = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..5"])
     assert expand([trained, bm25], axes) == [*grid(trained, learning_rate=(1e-4, 3e-5), seed=(1, 2, 3, 4, 5)), bm25]
     contextual = base("smoke", architecture="contextual")
-    axes = parse_axes(["num_contexts=2,4", "filter_margin=0,0.1", "packing=random,greedy"])
-    assert expand([trained, contextual], axes) == [trained, *grid(contextual, num_contexts=(2, 4))], "others: no effect"
-    axes = parse_axes(["context_seed=0,1", "test_contexts=own,null", "mined_negatives=below,any"])
-    assert expand([trained, bm25, contextual], axes)[:2] == [trained, bm25]
-    assert len(expand([contextual], axes)) == 4, "two seeds and two contexts, but no hard negatives"
+    axes = parse_axes(["num_contexts=2,4"])
+    assert expand([trained, contextual], axes) == [trained, *grid(contextual, num_contexts=(2, 4))]
     assert len(expand([trained], parse_axes(["architecture=biencoder,contextual", "num_contexts=2,4"]))) == 3
     mixed = expand([trained], parse_axes(["architecture=bm25,biencoder", "learning_rate=1e-4,3e-5", "seed=1,2"]))
     assert [run.architecture for run in mixed] == ["bm25", *["biencoder"] * 4], "an axis made an untrained run"
@@ -200,12 +197,6 @@ CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
         ({}, "architecture=biencoder,bm25 start=minilm", (1, 1)),
         ({}, "architecture=biencoder,contextual pooling=mean,frequency", (1, 2)),
         ({}, "architecture=biencoder,contextual sequence_dropout=0.005,1 test_contexts=null", (1, 2)),
-        ({}, "filter=none,surrogate filter_margin=0,0.1", (3,)),
-        (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
-        ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
-        ({}, "sampler=random,domain domain_column=domain,source", (3,)),
-        ({"architecture": "bm25"}, "measure=retrieval,headroom num_pairs=40,200", (3,)),
-        ({}, "filter=none,surrogate surrogate=minilm,minilm-words", (3,)),
     ],
 )
 def test_axes_decide_on_each_other(fields: dict[str, Any], words: str, sizes: tuple[int, ...]) -> None:
@@ -225,36 +216,19 @@ def test_equivalent_references_are_one_run() -> None:
     assert expand([*trained, declared], {"architecture": ("bm25",)}) == [declared]
 
 
-def test_inert_axes_are_counted() -> None:
-    """A row is unaffected by a field if no run that the axes make of it is affected."""
-    rows = [base("smoke"), base("smoke", architecture="bm25")]
-    for words, end in (
-        (["seed=1,2"], "= 3 runs (no effect: seed on 1 row)"),
-        (["seed=1,2", "architecture=biencoder"], "= 2 runs"),
-        (["filter_margin=0,0.1"], "= 2 runs (no effect: filter_margin on 2 rows)"),
-    ):
-        axes = parse_axes(words)
-        assert describe_grid(axes, rows, expand(rows, axes)).endswith(end)
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"architecture": "surrogate", "measure": "whitening"}, ["num_pairs=40,200"]),  # moments of training text
         ({"architecture": "surrogate", "measure": "whitening"}, ["context_seed=0,1"]),  # documents of the moments
-        ({"num_hard_negatives": 1}, ["mined_negatives=below,any"]),
         ({"architecture": "bm25", "measure": "headroom"}, ["num_pairs=40,200"]),  # IDF of the training text
         ({"architecture": "bm25", "measure": "batches"}, ["batch_size=8,16"]),
         ({"architecture": "bm25", "protocol": "rerank", "rerank_depth": 5}, ["surrogate=minilm-words,minilm"]),
         ({"architecture": "bm25"}, ["architecture=biencoder", "seed=1,2"]),
-        (
-            {"pretraining_corpus": "planted-tiny", "num_pretraining_steps": 6, "pretraining_cluster_size": 10},
-            ["packing=random,greedy"],
-        ),
     ],
 )
 def test_grid_has_all_effective_fields(fields: dict[str, Any], words: list[str]) -> None:
-    """A field multiplies an untrained run whose analysis reads it, and a run whose first phase does."""
+    """A field multiplies an untrained run whose analysis reads it."""
     assert len(expand([base("smoke", **fields)], parse_axes(words))) == 2
 
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from repro.report.html import embed_picture, render_inline_markdown, write_repor
 from repro.report.markdown_pages import read_summary
 from repro.report.sections import ScaleReport, make_scale_report
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
-from repro.spec.scales import get_scale
 from repro.storage.paths import CHECKOUT
 from tests.browser import CHROMIUM, evaluate
 
@@ -149,18 +147,9 @@ def test_section_is_complete(report: Report) -> None:
     table, figure = (get_section(report.text, f"desk-{name}") for name in ("table1", "figure3"))
     scores = [record.metrics["desk/mean/ndcg_at_10"] for record in report.records if record.run.sampler == "domain"]
     assert f"{100 * np.mean(scores):.1f} ±" in table and "59.9" in table
-    # Two seeds share each training run of 60 s, so 8 runs count 240 s.
-    assert "8 of 8 runs have a published record" in table and "4 min of training, 16 s of measuring" in table
-    assert "python -m repro.table1 --scale desk" in table and "a CPU, float32, threads: 2" in table
+    assert "8 of 8 runs have a published record" in table and "python -m repro.table1 --scale desk" in table
     assert all(f"{record.id}</a>" in table for record in report.records)
     assert 'alt="Score by batch size"' in figure
-
-
-def test_deviations_differ_from_the_paper(report: Report) -> None:
-    rows = report.part.deviations.rows
-    assert ("num_layers", str(get_scale("desk").fields["num_layers"]), "6") in rows
-    assert "temperature" not in [row[0] for row in rows]
-    assert make_scale_report("small", [], Mock()).deviations.rows == ()
 
 
 def test_page_opens_like_front_page(report: Report) -> None:

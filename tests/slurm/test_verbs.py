@@ -67,8 +67,7 @@ def test_status_and_why_describe_a_sweep(file: str) -> None:
     launch_runs(*RUNS, profile=Profile(name="h", on="local", parameters={"cpus_per_task": 1}))
     rows = read_status(file)
     assert [row["state"] for row in rows] == ["recorded", "recorded", "failed"]
-    for words in ([], ["--watch"]):
-        assert "2 recorded, 1 failed" in invoke("status", file, *words).stdout
+    assert "2 recorded, 1 failed" in invoke("status", file).stdout
     output = invoke("why", rows[2]["id"][:6]).stdout
     assert "bad luck" in output and f"log: {rows[2]['log']}" in output
     assert isinstance(invoke("why", "zzz").exception, ValueError)

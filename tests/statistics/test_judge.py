@@ -355,19 +355,6 @@ def test_descriptive_claim_has_no_word(records: list[Record]) -> None:
     assert judgement.comparisons[0].low is not None
 
 
-def test_best_setting_is_counted_per_dataset(tmp_path: Path) -> None:
-    best = {
-        64: {"desk/a/ndcg_at_10": 0.6, "desk/b/ndcg_at_10": 0.2},
-        128: {"desk/a/ndcg_at_10": 0.5, "desk/b/ndcg_at_10": 0.4},
-    }
-    runs = grid(base("desk"), batch_size=(64, 128), seed=SEEDS)
-    records = [write_scored(tmp_path, run, 0.4, **best[run.batch_size]) for run in runs]
-    over = term("{suite}/*/ndcg_at_10")
-    judgement = judge(Claim.varies("X.v", "", over=over, axis="batch_size", **ORIGIN), records)
-    assert judgement.word == "descriptive"
-    assert judgement.note == "best batch_size: 64 on 1, 128 on 1 of 2 datasets"
-
-
 def test_scale_that_cannot_judge_is_named(records: list[Record]) -> None:
     value = Claim.value("X.v", "", expected={term(NDCG, sampler="random"): 0.5}, margin=0.02, **ORIGIN)
     absent = replace(make_order("X.d"), pairs=((term("{suite}/arguana/ndcg_at_10", sampler="random"),) * 2,))

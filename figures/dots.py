@@ -1,4 +1,4 @@
-"""Draw bars and dots: a measure by category, groups side by side, with an interval over seeds."""
+"""Draw dots: a measure by category, groups side by side, with an interval over seeds."""
 
 from __future__ import annotations
 
@@ -12,36 +12,11 @@ from matplotlib.lines import Line2D
 from figures.intervals import describe_interval, format_counts, summarise_seeds
 from figures.style import GREY, INK, MARKERS, format_value, label_values, make_palette, place_legend_above, sort_values
 
-HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 GOLDEN_RATIO = 0.618034
 GROUPS_WIDTH = 0.8
 """Share of a category's width that its groups fill."""
 DOTS_WIDTH = 0.6
 """Share of a group's width for the dots. The rest is for the mean and whiskers next to them."""
-
-
-def draw_bars(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
-    """Draw a bar from zero for each category and group, with its interval. Return a description of the whiskers."""
-    values, groups = sort_values(frame[x]), list(dict.fromkeys(frame[group]))
-    width = GROUPS_WIDTH / len(groups)
-    counts: list[int] = []
-    for index, (name, colour) in enumerate(zip(groups, make_palette(len(groups)), strict=True)):
-        summary = summarise_seeds(frame[frame[group] == name], x, y)
-        positions = _get_positions(summary.index, values) + (index - (len(groups) - 1) / 2) * width
-        mean = summary["mean"].to_numpy()
-        label = f"{name} ({format_counts(summary['n'])})"
-        axes.bar(
-            positions, mean, 0.9 * width, color=colour, hatch=HATCHES[index % len(HATCHES)], ec="white", label=label
-        )
-        spread = np.abs(summary[["low", "high"]].to_numpy().T - mean)
-        # A single seed has no whiskers, because they would suggest certainty.
-        many = (summary["n"] > 1).to_numpy()
-        axes.errorbar(positions[many], mean[many], spread[:, many], fmt="none", ecolor=INK, capsize=3, linewidth=1.2)
-        counts += list(summary["n"])
-    label_values(axes, values, [float(position) for position in range(len(values))])
-    if len(groups) > 1:
-        place_legend_above(axes)
-    return describe_interval(counts, "whiskers") + f", {format_counts(counts)}"
 
 
 def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, mark: str = "") -> str:
