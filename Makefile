@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Two test processes run in parallel with one thread each, because more threads would only wait for each other.
 # The order of files is kept, because the slowest come first.
-.PHONY: table1 test lint types
+.PHONY: table1 test test-all lint types pages
 
 # The local queue executes the missing runs in parallel. The artefact module then shows the table from their records.
 table1: $(READY)
@@ -21,12 +21,19 @@ table1: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# Also the tests that take minutes: every artefact at smoke, a recipe in a copy of the project, training from a wheel.
+test-all: export SLOW = 1
+test-all: test
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(READY)
 	$(BIN)/mypy
+
+pages: $(READY)
+	$(BIN)/python -m repro check --write --dry-run
 
 # If EXTRAS differs from what .venv was built with, install it. The packages of faiss hold the same module, so the other
 # one is removed first.

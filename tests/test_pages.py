@@ -1,4 +1,4 @@
-"""Pages refer only to existing commands, artefacts, paths, tests and claims. Generated parts are current."""
+"""Pages refer only to existing commands, artefacts, paths, tests and claims. `check --write --dry-run` compares generated parts."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,7 @@ import pytest
 
 from benchmarks.phases import format_table
 from repro.cli.main import app
-from repro.report.gallery import compute_digest, get_picture_path, is_current, iter_gallery_figures, load_findings
-from repro.report.markdown_pages import SOURCE_BLOCKS, replace_block
+from repro.report.gallery import compute_digest, iter_gallery_figures, load_findings
 from repro.spec.registry import artefacts, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,31 +36,12 @@ EVERY_PAGE = [ROOT / f"{name}.md" for name in (*NAMES, *FURTHER)]
 VERBS = {c.name or c.callback.__name__.rstrip("_").replace("_", "-") for c in app.registered_commands if c.callback}
 VERBS |= {group.name for group in app.registered_groups if group.name}
 MAX_README_CHARACTERS = 8_000
-HINT = "run `python -m repro check --write` and commit the result"
 # Placeholders for many paths.
 PLACEHOLDERS = {"experiments/e99_what_varies.py", "tests/golden/NAME.json"}
 
 
-@pytest.mark.parametrize(("name", "page"), SOURCE_BLOCKS, ids=lambda value: value)
-def test_generated_blocks_are_current(name: str, page: str) -> None:
-    """Blocks that depend on the source only equal their regenerated text."""
-    path = ROOT / page
-    assert replace_block(path, path.read_text(), name, SOURCE_BLOCKS[name, page]()) == path.read_text(), HINT
-
-
 def test_phases_follow_their_records() -> None:
     assert format_table() in TEXT["REPRODUCING"], "insert the output of `python -m benchmarks.phases`"
-
-
-def test_committed_pictures_are_current() -> None:
-    """Each picture of the results page was drawn from the rows of the current published records."""
-    stale = [
-        (figure.name, theme)
-        for _, figure, scale, rows in iter_gallery_figures()
-        for theme in ("light", "dark")
-        if not is_current(get_picture_path(figure.name, theme), compute_digest(figure, rows, scale))
-    ]
-    assert stale == [], HINT
 
 
 def test_pictures_depend_on_drawing_code(monkeypatch: pytest.MonkeyPatch) -> None:

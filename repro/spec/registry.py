@@ -30,7 +30,9 @@ def experiments() -> tuple[Experiment, ...]:
     for file in list_experiment_files():
         with name_in_errors(file):
             experiment = importlib.import_module(".".join(file.with_suffix("").parts)).EXPERIMENT
-            experiment = replace(experiment, number=int(file.name[1:3]), runs=_add_file_to_errors(file, experiment))
+            # Pages and reports request the runs of each scale many times, which takes them seconds without the cache.
+            runs = cache(_add_file_to_errors(file, experiment))
+            experiment = replace(experiment, number=int(file.name[1:3]), runs=runs)
             _check_experiment(experiment, loaded)
         loaded.append(experiment)
     return tuple(loaded)

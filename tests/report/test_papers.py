@@ -4,15 +4,12 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from figures.gains import gains_svg
 from figures.theme import recolour
 from repro.cli.main import app
-from repro.cli.regenerate import make_front_pictures
 from repro.records.store import read_records, write_record
-from repro.report.artefacts import load_records
 from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
 from repro.report.markdown_pages import LEDGERS, add_anchors, link_claims
@@ -22,7 +19,7 @@ from repro.report.tables import group_by_paper
 from repro.report.view import View
 from repro.spec import Column, Row, Table, base, grid, pick
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import artefacts, experiments, find_paper
+from repro.spec.registry import experiments, find_paper
 from repro.spec.scales import get_scale
 from repro.statistics.judge import Judgement
 
@@ -164,18 +161,3 @@ def test_picture_shows_mean_gains() -> None:
     assert svg == gains_svg(rows, title="t", x_label="points")
     assert {"a: +2.5 (paper +1.5)", "b: −1.0", "c: +0.0"} <= set(list_texts(svg))
     assert set(list_texts(recolour(svg, "dark"))) == set(list_texts(svg))
-
-
-def test_front_pictures_are_current() -> None:
-    experiment, table = artefacts()["table1_unfiltered"]
-    assert isinstance(table, Table)
-    runs = experiment.runs("mini")
-    _, rows = list_gain_rows(table, "NDCG@10", runs, load_records(runs, "published"), (6, 7, 8))
-    means = pd.DataFrame(rows).groupby("row")["gain"].mean()
-    assert {"contextual batches", "contextual architecture", "both"} <= set(means.index)
-    expected = [f"{name}: {gain:+.1f}".replace("-", "−") for name, gain in means.items()]
-    pictures = make_front_pictures()
-    assert {path.stem for path in pictures} == {"table1_unfiltered-light", "table1_unfiltered-dark"}
-    for path in pictures:
-        texts = list_texts(path.read_text())
-        assert all(any(text.startswith(start) for text in texts) for start in expected), f"{path.name} is not current"
