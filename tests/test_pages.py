@@ -8,6 +8,7 @@ import pytest
 from benchmarks.phases import format_table
 from repro.cli.main import app
 from repro.report.gallery import compute_digest, iter_gallery_figures, load_findings
+from repro.spec.artefact import MAIN
 from repro.spec.registry import artefacts, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +46,7 @@ def test_phases_follow_their_records() -> None:
 
 
 def test_pictures_depend_on_drawing_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, figure, scale, rows = next(iter_gallery_figures())
+    _, figure, scale, rows = next(iter_gallery_figures(MAIN))
     before = compute_digest(figure, rows, scale)
     monkeypatch.setattr("repro.report.gallery.hash_python_files", lambda folders: f"code of {folders[0].name}")
     assert before != compute_digest(figure, rows, scale)

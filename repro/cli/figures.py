@@ -18,6 +18,7 @@ from repro.report.gallery import (
     needs_no_record,
 )
 from repro.spec import Figure
+from repro.spec.artefact import PAPERS
 from repro.spec.registry import find_experiment
 from repro.storage.paths import get_figures_folder
 
@@ -74,7 +75,7 @@ def make_gallery_pictures() -> dict[Path, str]:
     Current pictures are read, not drawn again.
     """
     texts: dict[Path, str] = {}
-    for _, figure, scale, rows in iter_gallery_figures():
+    for _, figure, scale, rows in iter_gallery_figures(*PAPERS):
         digest = compute_digest(figure, rows, scale)
         paths = {theme: get_picture_path(figure.name, theme) for theme in ("light", "dark")}
         if all(is_current(path, digest) for path in paths.values()):

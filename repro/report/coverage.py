@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from repro.report.artefacts import load_records
+from repro.records.store import has_record
+from repro.report.artefacts import RECORDS
 from repro.report.formats import as_markdown_table
 from repro.report.names import format_heading, format_title, list_claims, split_name
 from repro.spec import Experiment
@@ -56,11 +57,11 @@ def describe_status(experiment: Experiment) -> str:
     for scale in ORDER:
         runs = experiment.runs(scale) if scale in experiment.scales else ()
         scale_runs = [run for run in runs if run.scale == scale]
-        records = load_records(scale_runs, "published") if scale_runs else []
-        if not records:
+        recorded = [run for run in dict.fromkeys(scale_runs) if has_record(RECORDS["published"](), run)]
+        if not recorded:
             continue
         num_settings = len({get_setting_id(run) for run in scale_runs})
-        num_seeds = Counter(get_setting_id(record.run) for record in records)
+        num_seeds = Counter(map(get_setting_id, recorded))
         share = "" if len(num_seeds) == num_settings else f", {len(num_seeds)} of {num_settings} settings"
         seeds = max(num_seeds.values())
         parts.append(f"{scale} ({count_noun(seeds, 'seed')}{share})")

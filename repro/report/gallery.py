@@ -46,9 +46,9 @@ def needs_no_record(figure: Figure) -> bool:
     return figure.draw is not None and not figure.series
 
 
-def iter_gallery_figures() -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
-    """Yield each figure that can be drawn, with its experiment, scale and rows."""
-    for experiment in experiments():
+def iter_gallery_figures(*papers: str) -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
+    """Yield each figure of these papers that can be drawn, with its experiment, scale and rows."""
+    for experiment in (each for each in experiments() if each.paper in papers):
         for figure in (artefact for artefact in experiment.artefacts if isinstance(artefact, Figure)):
             for scale in SCALES:
                 rows = list_rows(experiment, figure, scale)
@@ -101,7 +101,7 @@ def make_gallery(paper: str = MAIN) -> str:
     a main artefact is not declared.
     """
     findings = load_findings()
-    scales = {figure.name: scale for _, figure, scale, _ in iter_gallery_figures()}
+    scales = {figure.name: scale for _, figure, scale, _ in iter_gallery_figures(paper)}
     main = {each.number: each for each in map(find_experiment, load_main_artefacts())}
     others = [each for each in experiments() if each.paper == paper and each.number not in main]
     groups = {"": others}

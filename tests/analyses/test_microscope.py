@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from repro.analyses.batches import make_batch_exhibit
-from repro.analyses.microscope import Explanation, Other, explain
-from repro.batches.mask import KnownPositives, compute_content_keys
+from repro.analyses.microscope import Explanation, explain
+from repro.batches.mask import compute_content_keys
 from repro.batches.surrogate import Surrogate, load_surrogate
 from repro.cli.main import app
-from repro.data.pairs import Indices, Pairs, Side
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
-from repro.report.batch import make_explanation_views
 from repro.spec import TRAINED, Run, base
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment
@@ -67,29 +64,6 @@ def test_removed_texts_are_those_masked(changes: dict[str, object]) -> None:
             assert is_same or other.score >= pair.score + run.filter_margin
 
 
-def test_known_positives_have_own_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fourth document is known to answer the first query. Then the first query is read as the fourth document."""
-
-    def find_in_batch(self: KnownPositives, pairs_B: np.ndarray, document_keys_M: np.ndarray) -> np.ndarray:
-        known_BM = np.eye(len(pairs_B), len(document_keys_M), dtype=bool)
-        known_BM[0, 3] = True
-        return known_BM
-
-    def find_reason() -> str:
-        return {other.place: other.why for other in explain_batch(run).pairs[0].removed}[4]
-
-    monkeypatch.setattr(KnownPositives, "find_in_batch", find_in_batch)
-    run = replace(RUN, filter="none", known_positives="mask")
-    assert find_reason() == "another document of the same query"
-    batch, read_texts = explain_batch(run).pairs, Pairs.texts
-
-    def texts(self: Pairs, side: Side, rows: Indices) -> list[str]:
-        return [batch[3].document if text == batch[0].query else text for text in read_texts(self, side, rows)]
-
-    monkeypatch.setattr(Pairs, "texts", texts)
-    assert find_reason() == "the text of the query"
-
-
 def test_other_encoder_of_the_filter_is_named() -> None:
     """The reason for a removal has the scores of the encoder that decided, which is not the surrogate."""
     explained = explain_batch(replace(RUN, filter_model="minilm"))
@@ -135,18 +109,6 @@ def test_missing_batch_is_refused() -> None:
         explain_batch(batch=13)
     with pytest.raises(ValueError, match="has no batches"):
         explain_batch(base("smoke", architecture="bm25"), 1)
-
-
-def test_explanation_becomes_tables_and_rows() -> None:
-    """At most four removed texts per reason are listed in a record, and the others are counted."""
-    explained = explain_batch()
-    _, pairs = make_explanation_views(explained, num_pairs=2)
-    assert [row[0] for row in pairs.rows if row[1].startswith("query")] == ["1", "2"] and len(pairs.notes) == 1
-    same = Other(place=3, document="d", score=0.5, why="same text")
-    nearer = [replace(same, place=place, why="nearer") for place in range(1, 8)]
-    (row,) = make_batch_exhibit(replace(explained, pairs=(replace(explained.pairs[0], removed=(same, *nearer)),)))
-    assert row["removed"] == "same text: 3 (0.500); nearer: 1 (0.500), 2 (0.500), 3 (0.500), 4 (0.500) and 3 more"
-    assert all(f"{other.place} ({other.score:.3f})" in str(row["hardest"]) for other in explained.pairs[0].hardest)
 
 
 def test_explain_batch_finds_its_run() -> None:

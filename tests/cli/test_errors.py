@@ -32,7 +32,6 @@ from repro.report.formats import render, render_line
 from repro.report.view import View
 from repro.storage.files import name_in_errors
 from repro.text import make_printable
-from tests.commands import run_module
 
 Output = pytest.CaptureFixture[str]
 Handle = Callable[..., int]
@@ -120,12 +119,6 @@ def test_ctrl_c_after_the_last_line() -> None:
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (-signal.SIGINT, "")
-
-
-def test_locale_keeps_the_sign() -> None:
-    """ISO-8859-1 lacks the minus sign, which is then escaped."""
-    checked = run_module("repro", "check", "F4.a", PYTHONIOENCODING="iso-8859-1")
-    assert checked.returncode == 0 and r"\u22120.39 (\u22120.47 to \u22120.31)" in checked.stdout, checked.stderr
 
 
 def test_debug_shows_the_traceback(handle: Handle, capsys: Output) -> None:

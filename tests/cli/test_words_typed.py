@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from experiments import e15_overview
-from repro.spec import TRAINED, Run, registry
+from repro.spec import registry
 from tests.commands import run_command
 
 
@@ -22,30 +22,6 @@ from tests.commands import run_command
 def test_check_takes_claims_and_artefacts(words: list[str], listed: set[str], absent: str) -> None:
     output = run_command("check", *words, "--scale", "smoke")
     assert all(id in output for id in listed) and absent not in output
-
-
-def test_run_shows_its_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The option --seed selects the runs of a grid, and their scores are shown."""
-    shown: list[Run] = []
-    monkeypatch.setattr("slurm.job.run_here", Mock())
-    monkeypatch.setattr("repro.cli.main._show_scores", lambda runs, *options: shown.extend(runs))
-    run_command("run", "table1", "learning_rate=7e-4", "--seed", "1", "--scale", "smoke")
-    assert {run.seed for run in shown if run.architecture in TRAINED} == {1}
-
-
-@pytest.mark.parametrize("command", ["fetch", "verify"])
-def test_data_commands_select_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`plan` says that `fetch` takes the same arguments."""
-    selections: list[dict[str, Any]] = []
-    monkeypatch.setattr("repro.cli.jobs.resolve_runs", lambda words, **options: selections.append(options) or [])
-    run_command(command, "table1", "--scale", "smoke", "--seed", "1")
-    assert selections[0]["seeds"] == [1]
-
-
-@pytest.mark.parametrize(("command", "word"), [("why", "T1b"), ("check", "T1.bb")])
-def test_unknown_claim_gets_a_suggestion(command: str, word: str) -> None:
-    with pytest.raises(ValueError, match=r"unknown claim .*did you mean 'T1\.b'\?"):
-        run_command(command, word)
 
 
 def test_corpus_has_counts_and_samples() -> None:

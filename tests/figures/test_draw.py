@@ -291,22 +291,6 @@ def test_dots_have_their_mark() -> None:
     assert labels == [f"cluster size {size}" for size in (2, 4, 8)]
 
 
-def test_title_stands_above_panels() -> None:
-    """A long title gets a second line. It does not shrink the panels or overlap the legend."""
-    title = "a sentence that is long enough to need a second line over a picture of this width"
-    bare, _ = plot(ROWS, replace(LINES, title=""))
-    titled, _ = plot(ROWS, replace(LINES, title=title, subtitle="Figure 3"))
-    for figure in (bare, titled):
-        figure.draw_without_rendering()
-    assert titled.get_figheight() > bare.get_figheight()
-    heights = [figure.axes[0].get_position().height * figure.get_figheight() for figure in (bare, titled)]
-    assert heights[0] == pytest.approx(heights[1], rel=0.03)
-    top = titled.axes[0].get_legend().get_window_extent().y1
-    lines = titled.texts[-3:]
-    assert " ".join(read_texts(lines)) == f"{title} Figure 3"
-    assert all(line.get_window_extent().y0 >= top for line in lines)
-
-
 def test_titles_fit_the_narrowest_picture() -> None:
     titles = [artefact.title for experiment in experiments() for artefact in experiment.artefacts
               if isinstance(artefact, spec.Figure)]  # fmt: skip
@@ -316,15 +300,6 @@ def test_titles_fit_the_narrowest_picture() -> None:
         write_title(figure, title)
         assert max(line.get_window_extent().x1 for line in figure.texts) <= figure.bbox.x1, title
         plt.close(figure)
-
-
-def test_dots_show_no_false_trend() -> None:
-    """Dots of one group are spread horizontally, evenly and independently of their values."""
-    rows = [{"series": "a", "steps": 1, "seed": seed, "score": float(seed)} for seed in range(27)]
-    dots = plot_axes(rows, replace(LINES, kind="dots", x_is_log=False)).get_lines()[0]
-    places, scores = (np.asarray(data, float) for data in dots.get_data())
-    assert abs(np.corrcoef(places, scores)[0, 1]) < 0.2
-    assert np.diff(np.sort(places)).max() < 3 * np.ptp(places) / 26
 
 
 def test_means_have_intervals() -> None:
@@ -389,17 +364,6 @@ def test_paired_lines_start_at_zero() -> None:
     axes = plot_axes(rows, replace(LINES, x_is_log=False, is_paired=True))
     (line,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
     assert [float(y) for y in line.get_ydata()] == pytest.approx([0.0, 1.1, 3.1])
-
-
-def test_dark_theme_has_no_white_panel() -> None:
-    """Neither the page nor one of the four panels keeps a white background."""
-    figure, panels = plt.subplots(2, 2)
-    for axes in panels.flat:
-        axes.plot([1, 2], [2, 1], label="line")
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg")
-    assert buffer.getvalue().count("fill: #ffffff") == 5
-    assert "fill: #ffffff" not in recolour(buffer.getvalue(), "dark")
 
 
 def test_dark_heatmap_keeps_its_cells() -> None:

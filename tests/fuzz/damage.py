@@ -1,6 +1,5 @@
 """Damage bytes, JSON values and command lines, with a generator of a fixed seed."""
 
-import json
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -37,30 +36,6 @@ def damage_bytes(whole: bytes, count: int, seed: str) -> Iterator[bytes]:
             case _:
                 data[start:end] = random.randbytes(min(end - start, 4096))
         yield bytes(data)
-
-
-def damage_values(whole: Any, count: int, seed: str) -> Iterator[bytes]:
-    """Yield the JSON with one value replaced, removed or added at a random place."""
-    random = Random(seed)
-    for _ in range(count):
-        content = json.loads(json.dumps(whole))
-        places = list(_places(content))
-        parent, key = random.choice(places) if places else ({}, "")
-        match random.randrange(4):
-            case 0 if isinstance(parent, dict):
-                parent.pop(key, None)
-            case 1 if isinstance(parent, dict):
-                parent[random.choice(("", "x", "id", "scale", "\n"))] = random.choice(ODD_VALUES)
-            case _ if places:
-                parent[key] = random.choice(ODD_VALUES)
-        yield json.dumps(content).encode("utf-8", "surrogatepass")
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in list(items):
-        yield value, key
-        yield from _places(inner)
 
 
 def damage_words(verbs: dict[str, list[str]], count: int, seed: str) -> Iterator[list[str]]:

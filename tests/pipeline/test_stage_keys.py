@@ -24,7 +24,7 @@ from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.prompts import PROMPTS, Prompts
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline import encoders, prompting, stages
-from repro.pipeline.encoders import find_commit, get_files_in_key
+from repro.pipeline.encoders import find_commit
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import STAGE_KINDS
 from repro.pipeline.prompting import PromptedTexts, get_texts_for
@@ -158,11 +158,6 @@ def test_new_tokenizer_makes_new_tokens(name: str, changes_tokens: bool, tmp_pat
     assert (StageGraph(run).tokens.title != before) is changes_tokens
 
 
-def test_unknown_names_add_no_key() -> None:
-    for name in ("minilm", "minilm-words", NOMIC, "/no/such/folder"):
-        assert get_files_in_key(name) == {}
-
-
 def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     snapshot = tmp_path / "hub" / "models--someone--encoder" / "snapshots" / commit
@@ -193,13 +188,6 @@ def test_new_recipe_rebuilds_dependents(kind: str, known_positives: str, monkeyp
     monkeypatch.setitem(stages.RECIPE, kind, stages.RECIPE[kind] + 1)
     after = {stage.name: stage.title for stage in list_stages(run)}
     assert {name for name in before if before[name] != after[name]} == below.get(kind, {kind}) & before.keys()
-
-
-def test_reranking_has_no_headroom() -> None:
-    """The headroom is measured by full search."""
-    run = replace(RUN, architecture="contextual")
-    reranking = replace(run, protocol="rerank-bm25", rerank_depth=3)
-    assert ["headroom" in {stage.name for stage in list_stages(made)} for made in (run, reranking)] == [True, False]
 
 
 def test_short_first_phase_has_short_warmup() -> None:
@@ -268,7 +256,12 @@ def test_headroom_is_built_if_read() -> None:
     contextual = base("smoke", architecture="contextual")
     phases = replace(contextual, pretraining_corpus="planted", num_pretraining_steps=8, context_seed=1)
     readers = [contextual, phases, replace(contextual, num_test_contexts=2)]
-    others = [base("smoke"), replace(contextual, test_contexts="own+null"), replace(contextual, measure="spread")]
+    others = [
+        base("smoke"),
+        replace(contextual, test_contexts="own+null"),
+        replace(contextual, measure="spread"),
+        replace(contextual, protocol="rerank-bm25", rerank_depth=3),
+    ]
     for run in readers + others:
         titles = [stage.title for stage in list_stages(run) if stage.name == "headroom"]
         assert titles == ([StageGraph(run).headroom.title] if run in readers else [])

@@ -11,7 +11,6 @@ import pytest
 
 from repro.cli.fields import describe_field
 from repro.planning.plan import make_plan
-from repro.records import lookup
 from repro.records.lookup import find_run_by_id, get_sweep_name, resolve_runs, split_words
 from repro.records.store import write_record
 from repro.spec import FIELDS, TRAINED, base, depends_on_seed, grid
@@ -108,25 +107,6 @@ def test_printed_plan_is_a_file_of_runs(tmp_path: Path) -> None:
 
 RECORDED, LAUNCHED, PLANNED = (base("smoke", num_steps=steps, num_warmup_steps=1) for steps in (101, 102, 103))
 PLAN = json.dumps([{"scale": "smoke", "num_steps": 103, "num_warmup_steps": 1}])
-
-
-def test_stray_files_break_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_record(get_local_records(), RECORDED, metrics={"m": 1.0}, arrays={}, provenance={})
-    stray = {
-        "mine/mine-smoke-edited.json": "[]",
-        "mine/mine-desk.json": "{",
-        "mine/mine-lab.json": '[{"scale": []}]',
-        "mine.BAK/mine-smoke.json": "[]",
-        ".mine.0f.part/mine-smoke.json": "",
-        "notes": "",
-        "b/b-desk.json": "3",
-    }
-    for name, text in (stray | {"mine/mine-smoke.json": PLAN}).items():
-        (get_corpora_folder() / name).parent.mkdir(parents=True, exist_ok=True)
-        (get_corpora_folder() / name).write_text(text)
-    assert find_run_by_id(run_id(PLANNED)) == PLANNED
-    monkeypatch.setattr(lookup, "read_runs", lambda path: pytest.fail("a recorded run needs no file of runs"))
-    assert find_run_by_id(run_id(RECORDED)) == RECORDED
 
 
 def test_runs_are_found_everywhere() -> None:

@@ -1,8 +1,5 @@
 """The text of `why` and the refusals of `check`: they agree with the ledger, and comparisons have clear names."""
 
-import re
-from itertools import chain
-
 import pytest
 
 from repro.report.artefacts import judgements
@@ -54,26 +51,3 @@ def test_comparisons_have_distinct_names() -> None:
 
 def test_why_explains_a_claim() -> None:
     assert run_command("why", "F4.a").startswith("F4.a at desk: ")
-
-
-@pytest.mark.usefixtures("judged_once")
-def test_why_names_other_scales() -> None:
-    """Nothing is judged at `smoke`. The command has a scale that the claim declares, or is absent."""
-    for judgement in chain.from_iterable(judgements(experiment, "smoke") for experiment in experiments()):
-        claim = judgement.claim
-        text = "\n".join(explain_claim(claim.id, "smoke"))
-        assert judgement.note in text, claim.id
-        assert re.findall(r"repro why \S+ --scale (\w+)", text) == list(claim.scales[:1])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("figur4",), r"unknown artefact 'figur4', did you mean 'figure4'\?"),
-        (("figure4", "--write"), "leave out artefacts"),
-        (("--write", "--scale", "mini"), "leave out artefacts"),
-    ],
-)
-def test_impossible_checks_are_refused(words: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        run_command("check", *words)

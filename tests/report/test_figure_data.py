@@ -1,20 +1,14 @@
 """The rows of a figure equal the records, point by point. Missing values stay empty. Own pictures draw what they got."""
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
-import matplotlib.pyplot as plt
-import numpy as np
 import pytest
-from matplotlib.figure import Figure as MatplotlibFigure
 
-from experiments.e16_context_documents import draw_documents
-from figures.draw import Picture, plot
 from repro.records.store import Record, write_record
-from repro.report.figure_data import describe_claim_seeds, format_column_label, list_figure_rows, make_figure_view
+from repro.report.figure_data import describe_claim_seeds, list_figure_rows, make_figure_view
 from repro.report.names import format_title
 from repro.report.sections import make_sections
 from repro.spec import Figure, Row, Run, base, grid, pick
@@ -145,12 +139,6 @@ def test_missing_record_is_a_dash(records: list[Record]) -> None:
     assert make_figure_view(figure, RUNS, [], []).rows == ()
 
 
-def test_cell_is_named_after_metric() -> None:
-    heatmap = replace(LINES, kind="heatmap", x="cluster_size", y="batch_size", cell=NDCG)
-    crossed = replace(heatmap, points="cross/*/*/ndcg_at_10", cell="value")
-    assert format_column_label(heatmap, NDCG) == format_column_label(crossed, "value") == "NDCG@10 (points)"
-
-
 def test_rows_are_ordered_and_unique(records: list[Record]) -> None:
     backwards = (*reversed(RUNS), *RUNS)
     assert list_figure_rows(LINES, backwards, records) == list_figure_rows(LINES, tuple(reversed(RUNS)), records)
@@ -158,11 +146,6 @@ def test_rows_are_ordered_and_unique(records: list[Record]) -> None:
     assert places == [("own", "64"), ("own", "128"), ("null", "64"), ("null", "128"), ("BM25", "–")]
     datasets = make_figure_view(replace(POINTS, x_label="dataset"), RUNS, records[:2], []).rows
     assert [row[1] for row in datasets] == ["a", "b"]
-
-
-def test_unknown_axis_gets_a_suggestion(records: list[Record]) -> None:
-    with pytest.raises(ValueError, match="did you mean 'batch_size'"):
-        list_figure_rows(replace(LINES, x="batchsize"), RUNS, records)
 
 
 FIGURES = [artefact for _, artefact in artefacts().values() if isinstance(artefact, Figure)]
@@ -187,29 +170,3 @@ def test_sections_have_their_own_heading() -> None:
     experiment = find_experiment("figure6")
     titles = [section.title for section in make_sections(experiment, "smoke", [], Mock())]
     assert titles == [format_title(experiment, artefact) for artefact in experiment.artefacts] and len(set(titles)) == 2
-
-
-def plot_own(rows: list[dict[str, object]], draw: Callable[..., None]) -> MatplotlibFigure:
-    """Return a picture that has its own function."""
-    return plot(rows, Picture(kind="own", x="", y="", x_label="", y_label="", own=draw))[0]
-
-
-@pytest.fixture(autouse=True)
-def close_figures() -> Iterator[None]:
-    """Close the figures that a test drew."""
-    yield
-    plt.close("all")
-
-
-def make_document_row(number: int, x: float, y: float) -> dict[str, object]:
-    path = "pca/{part1}/{part2}/"
-    return {"part1": f"document {number}", "name": f"words of number {number}", "seed": 0, f"{path}x": x, f"{path}y": y}
-
-
-def test_documents_share_one_scale() -> None:
-    rows = [make_document_row(n, n + gap, -n - gap) for n in (1, 2) for gap in (0.0, 0.01 * n)]
-    together, *alone = plot_own(rows, draw_documents).axes
-    panels = [axes for axes in alone if axes.get_lines()]
-    assert len({axes.get_xlim() + axes.get_ylim() for axes in panels}) == 1
-    assert [axes.get_title(loc="left") for axes in panels] == ["1: words of number 1", "2: words of number 2"]
-    assert np.ptp(together.get_xlim()) > 10 * np.ptp(panels[0].get_xlim())

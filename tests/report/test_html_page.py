@@ -1,7 +1,6 @@
 """The HTML report is one file without scripts or requests. Its numbers equal the records, and texts are escaped."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from repro.report.markdown_pages import read_summary
 from repro.report.sections import ScaleReport, make_scale_report
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
 from repro.storage.paths import CHECKOUT
-from tests.browser import CHROMIUM, evaluate
 
 EVIL = '<script>alert("x")</script> & $5'
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -165,51 +163,3 @@ def test_page_opens_like_front_page(report: Report) -> None:
         "<th" in first
         and render_inline_markdown("**a < b** [c](d) `e`") == "<strong>a &lt; b</strong> c <code>e</code>"
     )
-
-
-def in_browser(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test that opens the page in Chromium."""
-    skip = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
-    return pytest.mark.browser(skip(test))
-
-
-@in_browser
-def test_contents_are_column_or_menu(report: Report, tmp_path: Path) -> None:
-    """At 1280 pixels the table of contents is left of the text. At 390 it opens on demand."""
-    height, right = (
-        f"document.querySelector('.contents').getBoundingClientRect().{name}" for name in ("height", "right")
-    )
-    main_left = "document.querySelector('main').getBoundingClientRect().left"
-    contents_right, text_left = evaluate(report.path, tmp_path, [right, main_left], width=1280)
-    assert 100 < contents_right <= text_left
-    click = "document.querySelector('label[for=menu]').click()"
-    closed, _, opened = evaluate(report.path, tmp_path, [height, click, height], width=390)
-    assert closed == 0 and opened > 100
-
-
-STICKS_OUT = """[...document.querySelectorAll("body *")].filter(element => {
-  if (element.closest(".scroll, .picture, pre, .skip")) return false;
-  const box = element.getBoundingClientRect();
-  return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
-}).map(element => element.outerHTML.slice(0, 80))"""
-CUT = """[...document.querySelectorAll('.verdict, .statement, .numbers')]
-  .filter(element => element.getBoundingClientRect().right > innerWidth)
-  .map(element => element.outerHTML.slice(0, 80))"""
-
-
-@in_browser
-@pytest.mark.parametrize("width", [360, 390, 1200])
-def test_page_fits_its_width(report: Report, tmp_path: Path, width: int) -> None:
-    """Nothing sticks out or is cut, also on a telephone, where the first picture scrolls. The page requests nothing."""
-    expressions = [
-        "document.documentElement.scrollWidth",
-        "performance.getEntriesByType('resource').filter(entry => !entry.name.startsWith('data:')).length",
-        "document.querySelector('#headline .picture').scrollWidth",
-        "[...document.querySelectorAll('.claims')].filter(list => list.checkVisibility()).length",
-        CUT,
-        STICKS_OUT,
-    ]
-    page_width, requests, picture_width, unfolded, *faults = evaluate(report.path, tmp_path, expressions, width=width)
-    assert page_width <= width and requests == 0 and unfolded == 0
-    assert picture_width >= 0.8 * 8 * 96 - 1
-    assert faults == [[], []]

@@ -99,16 +99,6 @@ def test_whitened_vectors_are_a_system(summarise: Summarise) -> None:
     assert "repro adapt" in summarise(trained, minilm, other)[-1], "also if its name ends with an id"
 
 
-def test_references_are_described(summarise: Summarise) -> None:
-    """The language of BM25 and its queries without a hit, and the length at which MiniLM was read."""
-    trained, bm25, minilm = make_three(0.7, 0.5, 0.6)
-    bm25.provenance["suite"]["bm25"] = {"stemmer": "german (Snowball)", "note": "no document for 3 queries"}
-    lines = summarise(trained, bm25, minilm)
-    assert any(line.startswith("  BM25 (german)") for line in lines) and any("3 queries" in line for line in lines)
-    (note,) = (line for line in lines if "read the first" in line)
-    assert "16 tokens" in note and "repro evaluate --model minilm --suite" in note
-
-
 def test_parts_count_once(summarise: Summarise) -> None:
     """Two forums are one dataset in the mean of a record, and so in the summary."""
     records = [

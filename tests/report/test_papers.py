@@ -1,6 +1,5 @@
 """Companion papers have their own counts, ledgers and sections. Links to claims, and the picture of gains."""
 
-import json
 import re
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from figures.gains import gains_svg
 from figures.theme import recolour
-from repro.cli.main import app
 from repro.records.store import read_records, write_record
 from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
@@ -48,19 +46,6 @@ def test_claims_count_with_their_paper() -> None:
     ledgers = ScaleReport(get_scale("desk"), tuple(sections)).ledgers
     ids = {title: [line.judged.claim.id for line in lines] for title, lines in ledgers.items()}
     assert ids == {PAPERS[MAIN]: ["T3.a"], PAPERS["MRL"]: ["M2.a"]}
-
-
-def test_check_shortens_companion_papers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A companion paper is one line of counts, or a ledger if everything is named."""
-    monkeypatch.setattr("repro.cli.inspect.judge_claims", lambda what, scale: make_judgements("T1.b", "M2.a", "G8.c"))
-    app(["check"], standalone_mode=False)
-    short = capsys.readouterr().out
-    assert "T1.b" in short and "M2.a" not in short and short.count("1 claim: 1 not run") == 3
-    app(["check", "all"], standalone_mode=False)
-    main, companion = capsys.readouterr().out.split(f"{PAPERS['MRL']}: claims")
-    assert "T1.b" in main and "M2.a" in companion and "T1.b" not in companion
-    app(["check", "all", "--json"], standalone_mode=False)
-    assert [row["paper"] for row in json.loads(capsys.readouterr().out)] == ["CDE", "MRL", "GTE"]
 
 
 def test_anchor_is_at_first_row() -> None:
@@ -110,13 +95,6 @@ def test_coverage_lists_each_claim_once(monkeypatch: pytest.MonkeyPatch) -> None
         for letter in letters
     ]
     assert len(listed) == len(set(listed)) > 100
-
-
-def test_companion_sections_come_last() -> None:
-    """Tables come before figures, in order of their number, then unnumbered artefacts, then companion papers."""
-    expected = ["table3_shares", "table3", "figure2", "figure10", "context_use", "gte_table11", "mrl_figure2"]
-    sections = map(make_section, sorted(expected, reverse=True))
-    assert [section.name for section in sorted(sections, key=lambda section: section.order)] == expected
 
 
 def list_texts(svg: str) -> list[str]:

@@ -100,13 +100,6 @@ def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_missing_run_files_are_named(tmp_path: Path) -> None:
-    (tmp_path / "folder.json").mkdir()
-    for name, message in (("folder", "Is a directory"), ("none", "No such file")):
-        with pytest.raises(ValueError, match=message):
-            read_runs(tmp_path / f"{name}.json")
-
-
 def test_too_many_runs_are_refused(tmp_path: Path) -> None:
     path = write_file(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MAX_RUNS + 1))
     with pytest.raises(ValueError, match=f"lists {MAX_RUNS + 1} runs"):
