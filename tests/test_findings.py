@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from repro.report.artefacts import judgements, make_artefact_views
+from repro.report.artefacts import make_artefact_views
 from repro.report.claim_text import CLAIM_ID, find_claim
 from repro.report.gallery import load_findings
 from repro.spec import Directed, Equivalence
 from repro.spec.registry import experiments, find_experiment
+from tests.published import judge_published
 from tests.test_printed import OUTCOMES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +51,7 @@ def list_values(source: str) -> tuple[float, ...]:
         text = " | ".join(cell for row in view.rows for cell in row)
         return tuple(float(number) for number in read_numbers(text))
     experiment, claim = find_claim(name)
-    (judged,) = (judged for judged in judgements(experiment, scale) if judged.claim is claim)
+    (judged,) = (judged for judged in judge_published(experiment.number, scale) if judged.claim is claim)
     limits = (claim.delta, claim.margin) if isinstance(claim, Directed) else ()
     limits = (claim.delta,) if isinstance(claim, Equivalence) else limits
     values = [value for each in judged.comparisons for value in (each.effect, each.low, each.high)]

@@ -1,19 +1,9 @@
 """Verdicts on all published claims, which several tests print."""
 
-from functools import cache
-
 import pytest
 
 from repro.report import artefacts, claim_text, markdown_pages, sections
-from repro.report.artefacts import judgements as judge
-from repro.spec.registry import experiments
-from repro.statistics.judge import Judgement
-
-
-@cache
-def judge_published(number: int, scale: str) -> tuple[Judgement, ...]:
-    (experiment,) = (each for each in experiments() if each.number == number)
-    return tuple(judge(experiment, scale))
+from tests.published import judge_published
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from repro.statistics.contrasts import find_runs
 from repro.statistics.judge import WORDS, Comparison, Judgement, choose_word, compare, is_early, judge_all
 from repro.statistics.units import load_units, read_metric, stratified_mean
 from repro.text import MINUS
+from tests.published import judge_published
 
 NDCG = "{suite}/mean/ndcg_at_10"
 SEEDS = (1, 2, 3, 4, 5)
@@ -406,22 +406,19 @@ RESTATED = {
 """Claims that have compared something else since then."""
 
 
-@cache
-def judge_published(scale: str) -> dict[str, Judgement]:
-    judgements = {}
-    for experiment in experiments():
-        runs = experiment.runs(scale)
-        for judgement in judge_all(experiment.claims, scale, runs, load_records(runs, "published")):
-            judgements[judgement.claim.id] = judgement
-    return judgements
+def judge_at(scale: str) -> dict[str, Judgement]:
+    """Return the verdicts on all published claims at a scale, by id."""
+    judged = (judge_published(experiment.number, scale) for experiment in experiments())
+    return {judgement.claim.id: judgement for judgements in judged for judgement in judgements}
 
 
 @pytest.mark.parametrize("scale", ["desk", "lab"])
 def test_effects_did_not_move(scale: str) -> None:
     """Printed effects and seeds are the same as before. Claims over queries alone have no seeds now."""
+    judged = judge_at(scale)
     for id in EFFECTS[scale].keys() - RESTATED:
         effects, seeds = EFFECTS[scale][id]
-        judgement = judge_published(scale)[id]
+        judgement = judged[id]
         printed = [format_in_unit(each.effect, judgement.unit).replace(MINUS, "-") for each in judgement.comparisons]
         assert printed == effects, id
         assert list(judgement.seeds) in ([], seeds), id
@@ -432,8 +429,8 @@ def test_older_records_give_no_word(scale: str) -> None:
     """All records of a claim with a verdict were made on the day of its statement or later."""
     for experiment in experiments():
         records = load_records(experiment.runs(scale), "published")
-        for claim in experiment.claims:
-            judgement = judge_published(scale)[claim.id]
+        for judgement in judge_published(experiment.number, scale):
+            claim = judgement.claim
             if judgement.word not in WORDS:
                 continue
             assert claim.stated, f"{claim.id} has no date"
@@ -448,7 +445,7 @@ def test_older_records_give_no_word(scale: str) -> None:
 
 
 def test_fitted_claims_are_tentative() -> None:
-    at_desk, at_lab = judge_published("desk"), judge_published("lab")
+    at_desk, at_lab = judge_at("desk"), judge_at("lab")
     assert {at_desk[id].word for id in ("D.a", "D.b", "D.c", "D.d", "E.f")} | {at_lab["D.b"].word} == {"tentative"}
 
 
@@ -465,9 +462,9 @@ def test_picture_shows_the_claims_number() -> None:
     """The gain of a row on the front page is the effect of its claim."""
     runs = find_experiment("table1").runs("desk")
     labels = {"T1.b": "contextual batches", "T1.c": "contextual architecture"}
-    seeds = judge_published("desk")["T1.b"].seeds
+    seeds = judge_at("desk")["T1.b"].seeds
     _, rows = list_gain_rows(TABLE, "NDCG@10", runs, load_records(runs, "published"), seeds)
     for id, label in labels.items():
         gains = [row["gain"] for row in rows if row["row"] == label]
-        effect = judge_published("desk")[id].effect
+        effect = judge_at("desk")[id].effect
         assert effect is not None and sum(gains) / len(gains) == pytest.approx(100 * effect)
