@@ -76,17 +76,6 @@ def test_winner_comes_first(summarise: Summarise) -> None:
         assert "repro export" not in "".join(lines) and f"--model {model}" in lines[-2]
 
 
-def test_chart_has_a_common_axis(summarise: Summarise) -> None:
-    """Marks and ends are at the means and bounds of the intervals: 40 columns from the lowest end to the highest one."""
-    rows = [line for line in summarise(*make_three(0.7, 0.5, 0.6)) if "●" in line]
-    numbers = np.array([[float(cell) for cell in (row.split()[-5], row.split()[-4], row.split()[-2])] for row in rows])
-    start, end = numbers[:, 1].min(), numbers[:, 2].max()
-    origin = min(row.index("├") for row in rows)
-    for row, values in zip(rows, numbers, strict=True):
-        columns = [row.index(mark) - origin for mark in "●├┤"]
-        np.testing.assert_allclose(columns, 39 * (values - start) / (end - start), atol=1)
-
-
 def test_whitened_vectors_are_a_system(summarise: Summarise) -> None:
     """A record of MiniLM also has the scores of its whitened vectors. If they win, `adapt` makes the model."""
     trained, minilm = make_record(BIENCODER, spread_scores(0.5)), make_record(MINILM, spread_scores(0.4))

@@ -11,7 +11,6 @@ from repro.records.store import read_records, write_record
 from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
 from repro.report.markdown_pages import LEDGERS, add_anchors, link_claims
-from repro.report.names import find_artefact, format_heading
 from repro.report.sections import Line, ScaleReport, Section
 from repro.report.tables import group_by_paper
 from repro.report.view import View
@@ -58,29 +57,6 @@ def test_anchor_is_at_first_row() -> None:
     assert link_claims("T1.b, M2.a, e.g. README.md [T1.c](x)") == (
         "[T1.b](CLAIMS.md#T1.b), [M2.a](MRL.md#M2.a), e.g. README.md [T1.c](x)"
     )
-
-
-def test_names_lead_to_artefacts() -> None:
-    headings = {
-        "gte_table11": "GTE Table 11",
-        "mrl_figure8_times": "MRL Figure 8 (times)",
-        "gte_figure3a": "GTE Figure 3 (a)",
-        "figure6_sizes": "Figure 6 (sizes)",
-        "context_by_width_icl": "Context by width (icl)",
-        "recipes": "Recipes",
-        "figure10": "Figure 10",
-    }
-    assert {name: format_heading(name) for name in headings} == headings
-    for claim, names, artefact in (
-        ("M7.c", ("mrl_figure2", "mrl_figure7"), "mrl_figure7"),
-        ("GF4.a", ("gte_figure3c", "gte_figure4"), "gte_figure4"),
-        ("M3.a", ("mrl_figure2", "mrl_figure7"), "mrl_figure2"),
-        ("own.x", ("table1",), "table1"),
-        ("F3.b", ("figure2", "figure3", "table3"), "figure3"),
-        ("T3.a", ("figure2", "figure3", "table3"), "table3"),
-        ("C.a", ("figure2", "figure3", "table3"), "figure2"),
-    ):
-        assert find_artefact(claim, names) == artefact
 
 
 def test_coverage_lists_each_claim_once(monkeypatch: pytest.MonkeyPatch) -> None:
