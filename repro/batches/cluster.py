@@ -71,12 +71,8 @@ class Clusters:
 def load_clusters(folder: Path, num_pairs: int | None = None) -> Clusters:
     """Load the clusters that `Clusters.save` wrote. The arrays are memory-mapped.
 
-    Raises ValueError if a file is missing or damaged, or if the number of pairs differs from `num_pairs`.
+    Raises ValueError if a file is damaged, or if the number of pairs differs from `num_pairs`.
     """
-    names = ("assignment_N", "centroids_KD", "domain_of_cluster_K")
-    missing = [name for name in names if not (folder / f"{name}.npy").is_file()]
-    if missing:
-        raise ValueError(f"no clusters in {folder}: {missing} missing")
     centroids_KD = load_array(folder / "centroids_KD.npy", kind="f", shape=(None, None), mapped=True)
     num_clusters = len(centroids_KD)
     assignment_N = load_array(folder / "assignment_N.npy", kind="i", shape=(num_pairs,), mapped=True)
@@ -260,10 +256,6 @@ class _Vectors:
 
 
 def _check_cluster_size(cluster_size: int, counts: np.ndarray) -> None:
-    if cluster_size < 1:
-        raise ValueError(f"cluster_size is {cluster_size}, but must be at least 1")
-    if not len(counts):
-        raise ValueError("there are no pairs to cluster")
     if cluster_size > counts.max():
         raise ValueError(
             f"cluster_size is {cluster_size}, and the largest domain has {counts.max()} pairs: choose at most that many"

@@ -86,15 +86,8 @@ def mask_false_negatives(
         known_BM: Known positives, from `KnownPositives.find_in_batch`.
         margin: Added to the positive's score, so a larger margin masks less. Scores may be negative.
         num_hard_negatives: Hard negatives per pair.
-
-    Raises:
-        ValueError: The columns are not B pairs with `num_hard_negatives` each.
     """
     num_documents = len(content_keys_M)
-    if num_documents % (1 + num_hard_negatives):
-        raise ValueError(
-            f"{num_documents} documents cannot be split into pairs with {num_hard_negatives} hard negatives each"
-        )
     num_pairs = num_documents // (1 + num_hard_negatives)
     is_positive_BM = np.eye(num_pairs, num_documents, dtype=bool)
     # rule 1: copies of the positive

@@ -49,10 +49,8 @@ class MixedSampler:
     ) -> None:
         """Create one sampler per source. Sources are the distinct codes, and `names` maps codes to names for messages.
 
-        Raises ValueError if α is outside [0, 1] or a source has fewer pairs than a batch.
+        Raises ValueError if a source has fewer pairs than a batch.
         """
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"mixing_alpha={alpha}: must be at least 0 (every source alike) and at most 1 (by size)")
         codes, self._rows = group_rows_by_code(codes_N)
         counts_S = np.array([len(rows) for rows in self._rows])
         _check_sizes(codes, counts_S, batch_size, names)
@@ -111,8 +109,6 @@ class MixedSampler:
 
 
 def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names: Sequence[str]) -> None:
-    if not len(codes):
-        raise ValueError("there are no pairs to draw batches from")
     small = np.flatnonzero(counts_S < batch_size)
     if len(small):
         smallest = int(np.argmin(counts_S))

@@ -139,12 +139,7 @@ def shuffle_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
-    """Return a function that orders the rows of a domain cluster by cluster.
-
-    Raises ValueError if the packing is not in `PACKINGS`.
-    """
-    if packing not in PACKINGS:
-        raise ValueError(f"unknown packing {packing!r}; choose one of {list(PACKINGS)}")
+    """Return a function that orders the rows of a domain cluster by cluster. `packing` is one of `PACKINGS`."""
 
     def order_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         # Shuffle first: the stable sort by cluster then keeps a random order inside each cluster.
@@ -186,17 +181,10 @@ def order_clusters(centroids_KD: np.ndarray, *, packing: str, rng: np.random.Gen
 
 
 def greedy_tour(centroids_KD: np.ndarray, start: int, *, small: int = SMALL) -> np.ndarray:
-    """Return the order of visits, int64 (K,), which begins with `start`.
-
-    Raises ValueError if `start` is not a centroid.
-    """
-    num_centroids = len(centroids_KD)
-    if not 0 <= start < num_centroids:
-        raise ValueError(f"start is {start}: there are {num_centroids} centroids")
+    """Return the order of visits, int64 (K,), which begins with `start`."""
     centroids_KD = np.ascontiguousarray(centroids_KD, dtype=np.float32)
-    if num_centroids <= small:
-        return _tour_by_matrix(centroids_KD, start)
-    return _tour_by_cells(centroids_KD, start)
+    find_tour = _tour_by_matrix if len(centroids_KD) <= small else _tour_by_cells
+    return find_tour(centroids_KD, start)
 
 
 def _tour_by_matrix(centroids_KD: np.ndarray, start: int) -> np.ndarray:

@@ -62,8 +62,7 @@ class BatchSampler:
     ) -> None:
         """Group the rows by domain. Large arrays are stored in unnamed temporary files in `folder`.
 
-        Raises ValueError if `kind` or `packing` is unknown, if the clusters are missing, unexpected or of other data,
-        or if no domain fills a batch.
+        Raises ValueError if the clusters are of other data, or if no domain fills a batch.
         """
         self._order_rows = _choose_order(kind, domain_codes_N, clusters, packing)
         self.batch_size, self.seed = batch_size, seed
@@ -145,13 +144,9 @@ class StoredSampler(BatchSampler):
 def _choose_order(
     kind: str, domain_codes_N: np.ndarray, clusters: Clusters | None, packing: str
 ) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
-    if kind not in KINDS:
-        raise ValueError(f"unknown sampler {kind!r}; choose one of {list(KINDS)}")
-    if (kind == "cluster") != (clusters is not None):
-        raise ValueError(f"sampler {kind!r} {'needs' if kind == 'cluster' else 'takes no'} clusters")
-    if kind in ("random", "domain"):
+    assert kind in KINDS and (kind == "cluster") == (clusters is not None), "a Run has one of KINDS"
+    if clusters is None:
         return shuffle_rows
-    assert clusters is not None, "they are checked above"
     if len(clusters.assignment_N) != len(domain_codes_N):
         raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
     # Clusters of other data with as many pairs would index without an error and mix domains silently.
@@ -163,8 +158,6 @@ def _choose_order(
 
 
 def _check_batch_size(batch_size: int, counts: np.ndarray) -> None:
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}, but must be at least 1")
     largest = int(counts.max(initial=0))
     if batch_size > largest:
         raise ValueError(

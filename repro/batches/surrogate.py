@@ -25,6 +25,7 @@ import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
 from repro.batches.trained_encoder import TrainedEncoder
+from repro.data.pairs import TextColumn
 from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
 from repro.spec.identity import RUN_ID
 from repro.spec.start import get_encoder_folder
@@ -69,20 +70,6 @@ class Surrogate(Protocol):
         ...
 
 
-class StoredTexts(Protocol):
-    """N texts on disk, which are read by row."""
-
-    def __len__(self) -> int: ...
-
-    def texts(self, rows: np.ndarray) -> list[str]:
-        """Return the texts of these rows."""
-        ...
-
-    def release_pages(self) -> None:
-        """Release the memory of the pages that were read."""
-        ...
-
-
 def load_surrogate(name: str) -> Surrogate:
     """Load a surrogate by name, the encoder of a run by its id, or a sentence-transformers model (a folder or hub id)."""
     if name == "minilm":
@@ -94,10 +81,8 @@ def load_surrogate(name: str) -> Surrogate:
     return SentenceEncoder(str(get_encoder_folder(name) or name))
 
 
-def embed_texts(surrogate: Surrogate, texts: StoredTexts, path: Path, *, max_tokens: int) -> np.ndarray:
+def embed_texts(surrogate: Surrogate, texts: TextColumn, path: Path, *, max_tokens: int) -> np.ndarray:
     """Embed `texts`, write the vectors to `path`, and return them memory-mapped, float16 (N, D)."""
-    if not len(texts):
-        raise ValueError("there are no texts to embed")
     with atomic_file(path) as part:
         vectors_ND = map_to_fill(part, (len(texts), surrogate.num_dimensions), "float16")
         for rows, vectors in _iter_embeddings(surrogate, texts, max_tokens, WHOLE):
@@ -107,7 +92,7 @@ def embed_texts(surrogate: Surrogate, texts: StoredTexts, path: Path, *, max_tok
     return np.load(path, mmap_mode="r")
 
 
-def embed_part(surrogate: Surrogate, texts: StoredTexts, folder: Path, *, max_tokens: int, part: Part) -> None:
+def embed_part(surrogate: Surrogate, texts: TextColumn, folder: Path, *, max_tokens: int, part: Part) -> None:
     """Write one shard: the embeddings of its texts, float16 (n, D), and their row numbers, int64 (n,)."""
     with (
         ArrayWriter(folder / VECTORS_FILE, "float16", (surrogate.num_dimensions,)) as vectors,
@@ -140,7 +125,7 @@ def join_embeddings(path: Path, parts: Sequence[Path]) -> None:
 
 
 def _iter_embeddings(
-    surrogate: Surrogate, texts: StoredTexts, max_tokens: int, part: Part
+    surrogate: Surrogate, texts: TextColumn, max_tokens: int, part: Part
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows and vectors of each block of a shard."""
     longest_first = surrogate.depends_on_batch
@@ -183,7 +168,7 @@ def check_vectors(vectors_ND: np.ndarray, texts: Sequence[str], model_name: str 
         )
 
 
-def _iter_in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
+def _iter_in_order(texts: TextColumn, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Yield the rows and texts of each block in stored order."""
     for block in iter_blocks(span.stop - span.start, TEXTS_PER_SPAN):
         rows = np.arange(span.start + block.start, span.start + block.stop)
@@ -191,7 +176,7 @@ def _iter_in_order(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray
         texts.release_pages()
 
 
-def _iter_longest_first(texts: StoredTexts, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
+def _iter_longest_first(texts: TextColumn, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
     """Yield the blocks of each window, ordered by falling (length, text). Memory holds one window.
 
     Equal texts are adjacent. The longest texts come first, so that a lack of memory shows immediately. `span` selects

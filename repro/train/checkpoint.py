@@ -50,7 +50,6 @@ class TrainState:
     step: int = 0
     seconds: float = 0.0
     sampler: Sequence[int] = ()
-    num_processes: int = 1
     log_sha256: str = ""  # of the log up to this step
     chunks: str = ""  # chunk sizes in the format of REPRO_CHUNKS
     sittings: Sequence[Mapping[str, Any]] = ()  # one entry per session
@@ -121,7 +120,9 @@ def read_state(folder: Path) -> TrainState | None:
         return None
     try:
         with safe_open(path, "np") as file:
-            return TrainState(**json.loads(file.metadata()["state"]))
+            stored = json.loads(file.metadata()["state"])
+            # Checkpoints of earlier code have fields that this version does not know.
+            return TrainState(**{name: stored[name] for name in TrainState.__dataclass_fields__ if name in stored})
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}): remove it to start this run again") from error
 

@@ -68,12 +68,8 @@ class StepTexts:
 
 
 def add_gradients(stages: Stages, step: StepTexts, sizes: ChunkSizes = DEFAULT) -> LossParts:
-    """Add the gradient of the step's loss to the `.grad` of all weights. Return the loss without its graph.
-
-    Raises ValueError if only one of the first stage and the context documents is given.
-    """
-    if (stages.first is None) != (step.contexts is None):
-        raise ValueError("a first stage and context documents belong together: give both or neither")
+    """Add the gradient of the step's loss to the `.grad` of all weights. Return the loss without its graph."""
+    assert (stages.first is None) == (step.contexts is None), "a first stage and context documents belong together"
     num_texts = step.queries.num_texts + step.documents.num_texts
     num_contexts = step.contexts.num_texts if step.contexts is not None else 0
     if sizes.hold(num_texts, num_contexts):

@@ -49,13 +49,8 @@ def info_nce(
 ) -> LossParts:
     """Return the InfoNCE loss, computed in at least float32. Document q is the positive of query q.
 
-    `masked_QM` is True where a document is not a negative of a query. Raises ValueError if the shapes do not match.
+    `masked_QM` is True where a document is not a negative of a query.
     """
-    num_queries, num_documents = len(queries_QD), len(documents_MD)
-    if num_documents < num_queries:
-        raise ValueError(f"{num_queries} queries but {num_documents} documents: each needs one")
-    if masked_QM is not None and masked_QM.shape != (num_queries, num_documents):
-        raise ValueError(f"masked_QM has shape {tuple(masked_QM.shape)}, not {(num_queries, num_documents)}")
     return _cross_entropy(_normalize(queries_QD) @ _normalize(documents_MD).T / temperature, masked_QM)
 
 
@@ -64,15 +59,9 @@ def improved_contrastive(
 ) -> LossParts:
     """Return the improved contrastive loss, computed in at least float32.
 
-    `masked_QK` is True where a text is not a negative of a query or of its document, in the four directions. Raises
-    ValueError if the shapes do not match.
+    `masked_QK` is True where a text is not a negative of a query or of its document, in the four directions.
     """
     num_queries, num_documents = len(queries_QD), len(documents_MD)
-    if not num_queries or num_documents % num_queries:
-        raise ValueError(f"{num_documents} documents cannot be split evenly among {num_queries} queries")
-    shape = (num_queries, 2 * (num_queries + num_documents))
-    if masked_QK is not None and masked_QK.shape != shape:
-        raise ValueError(f"masked_QK has shape {tuple(masked_QK.shape)}, not {shape}")
     queries_QD, documents_MD = _normalize(queries_QD), _normalize(documents_MD)
     own_QD = documents_MD[:num_queries]
     # the four directions, in the order of `mask_directions`
@@ -87,6 +76,8 @@ def _cross_entropy(scores_QK: Tensor, masked_QK: Tensor | None, num_documents: i
 
     `num_documents` has the meaning of `compute_masked_fraction`.
     """
+    # A mask of another shape would be broadcast.
+    assert masked_QK is None or masked_QK.shape == scores_QK.shape, "a mask has one entry per score"
     # Column q is the target of row q, and it is never masked.
     targets_Q = torch.arange(len(scores_QK), device=scores_QK.device)
     fraction = scores_QK.new_zeros(())
@@ -129,14 +120,11 @@ def batch_loss(
 ) -> LossParts:
     """Return the loss `LOSSES[loss]`, summed over prefixes with these widths. Without widths, it uses whole vectors.
 
-    `masked` has the shape that this loss requires. Accuracy and masked fraction are those of the widest prefix. Raises
-    ValueError if a prefix is wider than the vectors.
+    `masked` has the shape that this loss requires. Accuracy and masked fraction are those of the widest prefix.
     """
     compute = find_implementation("loss", loss, LOSSES, f"LOSSES in {__name__}")
     if not widths:
         return compute(queries_QD, documents_MD, temperature, masked)
-    if max(widths) > queries_QD.shape[-1]:
-        raise ValueError(f"a prefix of {max(widths)} dimensions is wider than vectors of {queries_QD.shape[-1]}")
     # Each prefix is normalised again, inside the loss. The filter's mask is the same for all prefixes.
     parts = [compute(queries_QD[:, :width], documents_MD[:, :width], temperature, masked) for width in sorted(widths)]
     return LossParts(torch.stack([part.loss for part in parts]).sum(), parts[-1].accuracy, parts[-1].masked_fraction)

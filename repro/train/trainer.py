@@ -280,7 +280,7 @@ def _resume(
         "checkpoint", "none" if state is None else f"of step {state.step}, log {state.log_sha256}"
     )
     if state is None:
-        return TrainState(settings.run_id, num_processes=parallel.count_processes(), values=settings.values)
+        return TrainState(settings.run_id, values=settings.values)
     # The seed alone is not enough: other data or another batch size would give other batches for the same step.
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
@@ -289,7 +289,7 @@ def _resume(
             "the data, the batch size or the seed differs. Remove the folder to start again"
         )
     # An older checkpoint has no values, or lacks fields that were added since.
-    return replace(state, num_processes=parallel.count_processes(), values=settings.values)
+    return replace(state, values=settings.values)
 
 
 def _run_step(
@@ -476,12 +476,9 @@ def trained_model(run: Run, progress: Progress = print) -> Model:
 def iter_intermediate_models(inputs: Inputs, steps: Sequence[int], folder: Path) -> Iterator[tuple[int, Model]]:
     """Yield the model after each of these steps, in eval mode. The run is trained again in `folder`.
 
-    Steps must ascend and end before the last step of the run. Files of an earlier attempt in `folder` are removed.
-
-    Raises ValueError in a job of several processes, because only one process measures.
+    Steps must ascend and end before the last step of the run. Files of an earlier attempt in `folder` are removed. Only
+    one process can measure, which `explain_indivisible` checks.
     """
-    if parallel.count_processes() > 1:
-        raise ValueError("the models along a training are made by one process: run this measure on one GPU")
     shutil.rmtree(folder, ignore_errors=True)
     model, data, settings, _ = prepare_training(inputs, folder, lambda: False, lambda line: None)
     # Without pairs set apart, the model keeps the weights of each step instead of the best ones.

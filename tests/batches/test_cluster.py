@@ -200,7 +200,6 @@ def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.npy" for name in vars(clusters))
 
 
-@pytest.mark.parametrize(("size", "message"), [(0, "at least 1"), (31, "largest domain has 30 pairs")])
-def test_impossible_cluster_size_is_refused(size: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        cluster_pairs(*draw_pairs(50), np.repeat([0, 1], [30, 20]), cluster_size=size, seed=0)
+def test_impossible_cluster_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="largest domain has 30 pairs"):
+        cluster_pairs(*draw_pairs(50), np.repeat([0, 1], [30, 20]), cluster_size=31, seed=0)

@@ -142,13 +142,8 @@ CLUSTERS = make_clusters(DOMAINS)
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("tsp", {}, "'tsp'"),
         ("random", {"batch_size": 106}, "batch_size is 106, and the largest of 1 domains has 105"),
         ("domain", {"batch_size": 44}, "batch_size is 44, and the largest of 4 domains has 43"),
-        ("domain", {"batch_size": 0}, "batch_size is 0"),
-        ("cluster", {}, "needs clusters"),
-        ("domain", {"clusters": CLUSTERS}, "takes no clusters"),
-        ("cluster", {"clusters": CLUSTERS, "packing": "tsp"}, "'tsp'"),
         ("cluster", {"clusters": replace(CLUSTERS, assignment_N=CLUSTERS.assignment_N[1:])}, "of 104 pairs"),
         ("cluster", {"clusters": make_clusters(np.zeros(105, dtype=np.int32))}, "made for other domains"),
     ],
@@ -212,18 +207,9 @@ def test_state_covers_all_pairs() -> None:
     assert batches.dropped_pairs.num_in_tails == 400 % 8 + 100 % 8 + 25 % 8
 
 
-@pytest.mark.parametrize(
-    ("alpha", "batch_size", "message"),
-    [
-        (-0.1, 8, "mixing_alpha=-0.1"),
-        (1.5, 8, "mixing_alpha=1.5"),
-        (float("nan"), 8, "mixing_alpha=nan"),
-        (0.5, 32, r"batch_size=32 .*1 of 3 domains .*'small', has 25 pairs"),
-    ],
-)
-def test_impossible_mixture_is_refused(alpha: float, batch_size: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_mixed(alpha, batch_size=batch_size)
+def test_source_below_a_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"batch_size=32 .*1 of 3 domains .*'small', has 25 pairs"):
+        make_mixed(0.5, batch_size=32)
 
 
 def tour_by_brute_force(centroids: np.ndarray, start: int) -> list[int]:

@@ -57,23 +57,6 @@ def test_loss_equals_cross_entropy(
     assert float(parts.masked_fraction) == pytest.approx(masked_fraction)
 
 
-@pytest.mark.parametrize(
-    ("loss", "num_documents", "options", "message"),
-    [
-        (info_nce, 2, {}, "3 queries but 2 documents"),
-        (info_nce, 3, {"masked_QM": torch.ones(3, 2)}, r"\(3, 2\), not \(3, 3\)"),
-        (improved_contrastive, 5, {}, "5 documents cannot be split evenly among 3 queries"),
-        (improved_contrastive, 3, {"masked_QK": torch.ones(3, 3)}, r"\(3, 3\), not \(3, 12\)"),
-        (batch_loss, 3, {"widths": (2, 8)}, "8 dimensions is wider than vectors of 4"),
-    ],
-)
-def test_misfitting_shapes_are_refused(
-    loss: Callable[..., object], num_documents: int, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        loss(torch.randn(3, 4), torch.randn(num_documents, 4), **options)
-
-
 @pytest.mark.parametrize("loss", [info_nce, improved_contrastive])
 def test_half_precision_is_widened(loss: Loss) -> None:
     """At a temperature of 0.02, cosines in half precision would be too coarse."""
