@@ -63,20 +63,21 @@ def build_planted_corpus(
     *,
     num_domains: int,
     pairs_per_domain: int,
-    seed: int,
-    num_heldout_domains: int = 8,
-    text: PlantedText = PlantedText(),
+    num_heldout_domains: int,
+    text: str,
+    seed: int = 0,
 ) -> None:
     """Write train.arrow with `num_domains` domains, and suites/planted and suites/planted-validation with others.
 
-    Each held-out domain is one dataset with `pairs_per_domain` queries and documents.
+    Each held-out domain is one dataset with `pairs_per_domain` queries and documents. `text` is a name in `TEXTS`.
     """
-    words = list_vocabulary_words(text.num_vocabulary_words, seed)
-    write_pairs(folder / "train.arrow", _iter_train_rows(words, text, num_domains, pairs_per_domain, seed))
+    parameters = TEXTS[text]
+    words = list_vocabulary_words(parameters.num_vocabulary_words, seed)
+    write_pairs(folder / "train.arrow", _iter_train_rows(words, parameters, num_domains, pairs_per_domain, seed))
     for suite in ("planted", "planted-validation"):
         names = [f"{suite}-{number:03d}" for number in range(num_heldout_domains)]
         for name in names:
-            domain = make_domain(name, words, text, num_pairs=pairs_per_domain, seed=seed)
+            domain = make_domain(name, words, parameters, num_pairs=pairs_per_domain, seed=seed)
             write_beir_folder(folder / "suites" / suite / name, _to_retrieval(domain))
         write_suite(folder / "suites" / suite, suite, [(name, "planted") for name in names])
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -24,94 +25,69 @@ from repro.spec import MTEB_SUITES, Run, get_first_phase
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-RECIPE = {"desk": 1, "desk-views": 2, "wide": 1, "others": 1, "planted": 1, "functions": 1, "packages-many": 1}
-"""Versions of how a corpus is built. Raise one if the same wheels would give other rows. Every user's corpus, tokens,
-embeddings and clusters are then rebuilt. Editing a comment must not cause that, so keys hold these versions and no hash
-of the code. `tests/data/test_desk.py` compares the rows with the manifests and a digest, and fails if rows change
-without a new version."""
 
 
-def _make_planted_builder(
-    num_domains: int, pairs_per_domain: int, num_heldout: int, text: str
-) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        from repro.data.planted import TEXTS, build_planted_corpus
-
-        build_planted_corpus(
-            folder,
-            num_domains=num_domains,
-            pairs_per_domain=pairs_per_domain,
-            seed=0,
-            num_heldout_domains=num_heldout,
-            text=TEXTS[text],
-        )
-
-    return make
-
-
-def _make_mined_builder(name: str) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        from repro.data.mined.desk import build_desk, build_functions, build_others, build_views, build_wide
-        from repro.data.mined.many import build_many
-
-        builders = {
-            "packages-many": build_many,
-            "desk": build_desk,
-            "desk-views": build_views,
-            "wide": build_wide,
-            "others": build_others,
-            "functions": build_functions,
-        }
-        builders[name](folder)
-
-    return make
+def _build_later(target: str, **options: Any) -> Callable[[Path], None]:
+    """Return a function that builds a corpus in a folder. Its module is imported when it is called."""
+    return lambda folder: resolve_name(f"repro.data.{target}")(folder, **options)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A named source of training pairs and evaluation suites that this project builds."""
+    """A named source of training pairs and evaluation suites that this project builds.
+
+    `recipe` is the version of how it is built. Raise it if the same wheels would give other rows. Every user's corpus,
+    tokens, embeddings and clusters are then rebuilt. Editing a comment must not cause that, so keys hold this version and
+    no hash of the code. `tests/data/test_desk.py` compares the rows with the manifests and a digest, and fails if rows
+    change without a new version.
+    """
 
     make: Callable[[Path], None]
     suites: tuple[str, ...] = ()
+    manifests: tuple[Path, ...] = ()  # folders of those that list the files of a mined corpus
+    recipe: int = 1
     made_from: str = "installed packages"
     reads_wheels: bool = False  # the pinned wheels, which pip fetches
 
 
+PLANTED_SUITES = ("planted", "planted-validation")
 CORPORA: dict[str, Corpus] = {
-    "planted-tiny": Corpus(_make_planted_builder(6, 40, 3, "wide"), ("planted", "planted-validation")),
-    "planted": Corpus(_make_planted_builder(400, 128, 16, "small"), ("planted", "planted-validation")),
-    "desk": Corpus(_make_mined_builder("desk"), ("desk", "desk-validation")),
-    "desk-views": Corpus(_make_mined_builder("desk-views")),
+    "planted-tiny": Corpus(
+        _build_later(
+            "planted:build_planted_corpus", num_domains=6, pairs_per_domain=40, num_heldout_domains=3, text="wide"
+        ),
+        PLANTED_SUITES,
+    ),
+    "planted": Corpus(
+        _build_later(
+            "planted:build_planted_corpus", num_domains=400, pairs_per_domain=128, num_heldout_domains=16, text="small"
+        ),
+        PLANTED_SUITES,
+    ),
+    "desk": Corpus(_build_later("mined.desk:build_desk"), ("desk", "desk-validation"), (MANIFEST_FOLDER,)),
+    "desk-views": Corpus(_build_later("mined.desk:build_views"), manifests=(MANIFEST_FOLDER,), recipe=2),
     "wide": Corpus(
-        _make_mined_builder("wide"),
+        _build_later("mined.desk:build_wide"),
+        manifests=(MANIFEST_FOLDER, WIDE_FOLDER),
         made_from="installed packages and six wheels that pip fetches once",
         reads_wheels=True,
     ),
     "others": Corpus(
-        _make_mined_builder("others"),
+        _build_later("mined.desk:build_others"),
         ("desk-others",),
+        (WIDE_FOLDER,),
         made_from="six wheels that pip fetches once",
         reads_wheels=True,
     ),
-    "functions": Corpus(_make_mined_builder("functions"), ("functions",)),
+    "functions": Corpus(_build_later("mined.desk:build_functions"), ("functions",), (FUNCTIONS_FOLDER,)),
     "packages-many": Corpus(
-        _make_mined_builder("packages-many"),
+        _build_later("mined.many:build_many"),
         ("packages-many", "packages-many-validation"),
+        (MANY_FOLDER,),
         made_from="180 wheels that pip fetches once",
         reads_wheels=True,
     ),
 }
-
-
-_MANIFESTS: dict[str, tuple[Path, ...]] = {
-    "desk": (MANIFEST_FOLDER,),
-    "desk-views": (MANIFEST_FOLDER,),
-    "wide": (MANIFEST_FOLDER, WIDE_FOLDER),
-    "others": (WIDE_FOLDER,),
-    "functions": (FUNCTIONS_FOLDER,),
-    "packages-many": (MANY_FOLDER,),
-}
-"""The manifests that list the files of a mined corpus."""
 
 
 def list_project_names() -> set[str]:
@@ -136,12 +112,13 @@ def make_corpus_stage(name: str) -> Stage:
 @cache
 def _describe_origin(name: str) -> str:
     """Return the version of the recipe of a corpus, with a hash of its manifests if it is mined."""
-    if name not in _MANIFESTS:
-        return f"recipe {RECIPE['planted']}"
-    paths = (path for folder in _MANIFESTS[name] for path in sorted(folder.glob("*.json")))
+    corpus = CORPORA[name]
+    if not corpus.manifests:
+        return f"recipe {corpus.recipe}"
+    paths = (path for folder in corpus.manifests for path in sorted(folder.glob("*.json")))
     # The manifests list every wheel with its digest, so they determine the text.
     manifests = b"\0".join(path.read_bytes() for path in paths)
-    return f"recipe {RECIPE[name]}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
+    return f"recipe {corpus.recipe}, manifests {hashlib.sha256(manifests).hexdigest()[:12]}"
 
 
 def make_suite_stage(run: Run) -> Stage | None:

@@ -45,7 +45,7 @@ def test_corpus_is_function_of_seed(tmp_path: Path) -> None:
     contents = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         folder = tmp_path / name
-        build_planted_corpus(folder, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2)
+        build_planted_corpus(folder, num_domains=3, pairs_per_domain=8, seed=seed, num_heldout_domains=2, text="wide")
         contents.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
     assert contents[0] == contents[1]
     assert contents[0][Path("train.arrow")] != contents[2][Path("train.arrow")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -71,14 +71,6 @@ def verify_manifests(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> 
         raise ValueError(
             f"mined text differs from its manifest ({'; '.join(differences)}): install the versions of requirements.lock"
         )
-
-
-def write_manifests(mined: Sequence[Mined], folder: Path = MANIFEST_FOLDER) -> None:
-    """Write one manifest per source, to be committed if requirements.lock has other versions."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for source in mined:
-        text = json.dumps([asdict(manifest) for manifest in describe(source)], indent=1)
-        (folder / f"{source.source}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelManifest]:

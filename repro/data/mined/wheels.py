@@ -5,6 +5,7 @@ Only the text of these packages is needed. Some of them have a hundred dependenc
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,43 +32,9 @@ class Pin(NamedTuple):
 
 
 PINS: dict[str, Pin] = {
-    "kubernetes": Pin(
-        "37.0.2",
-        "kubernetes-37.0.2-py2.py3-none-any.whl",
-        "d72683392fc10f59fb78b89bd91cb3be60a05d6ff0bbb2150966a224af6edc03",
-        "Apache-2.0",
-    ),
-    "stripe": Pin(
-        "16.1.0",
-        "stripe-16.1.0-py3-none-any.whl",
-        "3798e07a0603c8923710414cd1942ae847ed43cebbf34c3258417c189711ea70",
-        "MIT",
-    ),
-    "fhir.resources": Pin(
-        "8.3.0",
-        "fhir_resources-8.3.0-py2.py3-none-any.whl",
-        "151e6c9b4336e36383cc2aaf2067a6f112a420fce1c7bd289182e55dd950871b",
-        "BSD-3-Clause; the standard: CC0-1.0 (HL7)",
-    ),
-    "homeassistant": Pin(
-        "2025.4.4",
-        "homeassistant-2025.4.4-py3-none-any.whl",
-        "b7970fe3ce3a9d032a3a5dee3cbf71b227e7f23fad14a23855ee252542ef2631",
-        "Apache-2.0",
-    ),
-    "cmake": Pin(
-        "4.4.4",
-        "cmake-4.4.4-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
-        "f773a0544c66370408f451acd487c2c643b0dfebb48c5d64f3638bc1bb820238",
-        "BSD-3-Clause",
-    ),
-    "azure-cli": Pin(
-        "2.91.0",
-        "azure_cli-2.91.0-py3-none-any.whl",
-        "998f2b7812e553520c0f4c7bbb8420487d83f9930711cef335401c1f3fc5e0b6",
-        "MIT",
-    ),
+    name: Pin(**values) for name, values in json.loads(Path(__file__).with_name("pins.json").read_text()).items()
 }
+"""The wheels of the corpora `wide` and `others`. Those of `packages-many` are in manifests/many."""
 
 
 def get_wheels_folder() -> Path:
