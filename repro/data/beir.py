@@ -214,8 +214,6 @@ def _normalise(text: str) -> str:
 
 
 MAX_LEVELS = 3
-MAX_EXAMPLES = 5
-"""Number of skipped entries that are named."""
 
 
 GIVEN_FAMILY = "given"
@@ -238,40 +236,24 @@ def find_collections(folder: Path) -> list[SuiteDataset]:
 
 
 def find_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
-    """Return the files and folders in a folder of collections that are not among the `datasets`, at any depth.
+    """Return the files and folders in a folder of collections that are not among the `datasets`.
 
     These are entries without a collection, and collections inside the folder of another one.
     """
     used = {path for dataset in datasets for path in (dataset.path, *dataset.path.parents)}
-
-    def list_unused(parent: Path) -> Iterator[Path]:
-        for path in list_entries(parent):
-            if path not in used:
-                yield path
-            elif not is_beir(path):
-                yield from list_unused(path)
-
-    entries = [] if is_beir(folder) else [path for path in list_unused(folder) if path != folder / "suite.json"]
-    nested = [path for dataset in datasets for path in _iter_beir(dataset.path, MAX_LEVELS)]
-    return [str(path.relative_to(folder)) for path in (*entries, *nested)]
+    parents = {path.parent for path in used if path.is_relative_to(folder) and path != folder}
+    entries = {path for parent in parents for path in list_entries(parent)} - used - {folder / "suite.json"}
+    nested = {path for dataset in datasets for path in _iter_beir(dataset.path, MAX_LEVELS)}
+    return sorted(str(path.relative_to(folder)) for path in entries | nested)
 
 
-def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset], source: Path | None = None) -> list[str]:
-    """Return a line about skipped entries of a folder of collections. Empty if there are none.
-
-    `source` is named in the line. It is the archive if the folder was unpacked from one.
-    """
+def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
+    """Return a line about skipped entries of a folder of collections. Empty if there are none."""
     skipped = find_skipped_entries(folder, datasets)
-    if not skipped:
-        return []
-    examples = ", ".join(shorten(entry, 60) for entry in skipped[:MAX_EXAMPLES])
-    if len(skipped) > MAX_EXAMPLES:
-        examples += ", …"
     return [
-        f"{shorten(source or folder)}: {count_noun(len(datasets), 'collection')} read, "
-        f"{count_noun(len(skipped), 'entry', 'entries')} skipped (no corpus.jsonl within {MAX_LEVELS} levels, or "
-        f"inside another collection): {examples}"
-    ]
+        f"{shorten(folder)}: {count_noun(len(datasets), 'collection')} read, {count_noun(len(skipped), 'entry', 'entries')} "
+        f"without a corpus.jsonl or inside another collection skipped: {shorten(', '.join(skipped), 300)}"
+    ] * bool(skipped)
 
 
 def _iter_beir(folder: Path, num_levels: int) -> Iterator[Path]:

@@ -6,7 +6,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import (
@@ -43,17 +42,15 @@ def build_desk(folder: Path) -> None:
     Raises:
         ValueError: if a source is not installed or differs from its manifest.
     """
-    mined = mine_all()
-    verify_manifests(mined)
+    mined = _mine_desk()
     suites = build_suites(mined)
     _write_suites(folder / "suites", suites)
-    _write_report(folder, mined, _write_training_pairs(folder, mined, suites), suites)
+    _write_training_pairs(folder, mined, suites)
 
 
 def build_views(folder: Path) -> None:
     """Write train.arrow with all views of the training text, and report.json. The suites are those of `desk`."""
-    mined = mine_all()
-    verify_manifests(mined)
+    mined = _mine_desk()
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     evaluated = _collect_evaluated_texts(suites)
@@ -62,7 +59,7 @@ def build_views(folder: Path) -> None:
     rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=cut_document)
     views = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     fresh = drop_repeated_pairs(drop_evaluated_rows(views, evaluated, removed), removed)
-    _write_report(folder, mined, _write_rows(folder, fresh, removed), suites)
+    _write_rows(folder, mined, suites, fresh, removed)
 
 
 def build_wide(folder: Path) -> None:
@@ -70,13 +67,8 @@ def build_wide(folder: Path) -> None:
 
     The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
-    added = mine_added_sources()
-    verify_manifests(added, WIDE_FOLDER)
-    mined = mine_all()
-    verify_manifests(mined)
-    suites = build_suites(mined)
-    train = _write_training_pairs(folder, [*mined, *added], suites)
-    _write_report(folder, [*mined, *added], train, suites)
+    added, mined = _mine_added(), _mine_desk()
+    _write_training_pairs(folder, [*mined, *added], build_suites(mined))
 
 
 def build_others(folder: Path) -> None:
@@ -85,11 +77,10 @@ def build_others(folder: Path) -> None:
     None of its text is in the training text of `desk`, so it measures the cost of fine-tuning on `desk` elsewhere.
     Raises ValueError if a wheel cannot be fetched.
     """
-    added = mine_added_sources()
-    verify_manifests(added, WIDE_FOLDER)
+    added = _mine_added()
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, _group_by_domain(added), EvaluatedTexts())}
     _write_suites(folder / "suites", suites)
-    _write_report(folder, added, _write_training_pairs(folder, added, suites), suites)
+    _write_training_pairs(folder, added, suites)
 
 
 def build_functions(folder: Path) -> None:
@@ -112,13 +103,21 @@ def build_functions(folder: Path) -> None:
     removed: Counter[str] = Counter()
     evaluated = _collect_evaluated_texts(suites)
     fresh = drop_repeated_documents(drop_evaluated_rows(rows["train"], evaluated, removed), removed)
-    num_pairs = write_pairs(folder / "train.arrow", fresh)
-    report = {
-        "mined": {"num_rows": len(mined.rows), "removed": mined.removed},
-        "train": {"num_pairs": num_pairs, "removed": dict(removed)},
-        "suites": {dataset.name: collection.counts for dataset, collection in suite},
-    }
-    _write_json(folder / "report.json", report)
+    _write_rows(folder, [mined], suites, fresh, removed)
+
+
+def _mine_desk() -> list[Mined]:
+    """Return the sources of `desk`. Raises ValueError if one is not installed or differs from its manifest."""
+    mined = mine_all()
+    verify_manifests(mined)
+    return mined
+
+
+def _mine_added() -> list[Mined]:
+    """Return the additional sources. Raises ValueError if a wheel cannot be fetched."""
+    added = mine_added_sources()
+    verify_manifests(added, WIDE_FOLDER)
+    return added
 
 
 Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
@@ -176,62 +175,27 @@ def _collect_evaluated_texts(suites: Suites) -> EvaluatedTexts:
     return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
 
 
-def _write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites) -> dict[str, Any]:
-    """Write train.arrow with the training rows that share no text with the suites. Return its part of the report."""
+def _write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites) -> None:
+    """Write train.arrow with the training rows that share no text with the suites, and report.json."""
     removed: Counter[str] = Counter()
     rows = map(cut_document, _iter_training_rows(mined))
     fresh = drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed)
-    return _write_rows(folder, fresh, removed)
+    _write_rows(folder, mined, suites, fresh, removed)
 
 
-def _write_rows(folder: Path, rows: Iterator[Row], removed: Counter[str]) -> dict[str, Any]:
-    """Write train.arrow. Return its part of the report. `removed` is filled while the rows are read."""
-    by_source: Counter[str] = Counter()
-    domains: set[str] = set()
+def _write_rows(
+    folder: Path, mined: Sequence[Mined], suites: Suites, rows: Iterator[Row], removed: Counter[str]
+) -> None:
+    """Write train.arrow, and report.json with the numbers of mined, removed, trained and held-out rows.
 
-    def count_rows() -> Iterator[Row]:
-        for row in rows:
-            by_source[row.source] += 1
-            domains.add(row.domain)
-            yield row
-
-    num_pairs = write_pairs(folder / "train.arrow", count_rows())
-    return {
-        "num_pairs": num_pairs,
-        "num_domains": len(domains),
-        "num_pairs_by_source": dict(by_source),
-        "removed": dict(removed),
-    }
-
-
-def _write_report(folder: Path, mined: Sequence[Mined], train: dict[str, Any], suites: Suites) -> None:
-    """Write report.json: the numbers of mined, removed, trained and held-out rows."""
-    sources = {
-        source.source: {
-            "num_rows": len(source.rows),
-            "num_domains": len({row.domain for row in source.rows}),
-            "removed": source.removed,
-        }
-        for source in mined
-    }
+    `removed` is filled while the rows are read.
+    """
+    num_pairs = write_pairs(folder / "train.arrow", rows)
     report = {
-        "mined": sources,
-        "train": train,
-        "suites": {name: _report_suite(suite) for name, suite in suites.items()},
+        "mined": {source.source: {"num_rows": len(source.rows), "removed": source.removed} for source in mined},
+        "train": {"num_pairs": num_pairs, "removed": dict(removed)},
+        "suites": {
+            name: {dataset.name: collection.counts for dataset, collection in suite} for name, suite in suites.items()
+        },
     }
-    _write_json(folder / "report.json", report)
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _report_suite(suite: Sequence[tuple[Dataset, Collection]]) -> dict[str, Any]:
-    families: dict[str, Counter[str]] = defaultdict(Counter)
-    for dataset, collection in suite:
-        families[dataset.family].update({"num_datasets": 1, **collection.counts})
-    return {
-        "total": dict(sum(families.values(), Counter())),
-        "families": {family: dict(counts) for family, counts in families.items()},
-        "datasets": {dataset.name: collection.counts for dataset, collection in suite},
-    }
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

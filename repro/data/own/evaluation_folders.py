@@ -69,7 +69,7 @@ def _choose_split(folder: Path, asked_split: str) -> str:
 
 def describe_given(source: Path, given: Sequence[Given], split: str, *, trains: bool) -> list[str]:
     """Return lines about the splits that are read and not read, skipped entries, and peculiarities."""
-    lines = describe_skipped_entries(source, find_collections(source), source)
+    lines = describe_skipped_entries(source, find_collections(source))
     for dataset, retrieval in given:
         chosen = _choose_split(dataset.path, split)
         used = {chosen, "train"} if trains else {chosen}
