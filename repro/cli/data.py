@@ -119,6 +119,7 @@ def import_(
         evaluate_on=evaluate_on,
         split=split,
         language=language,
+        progress=print_progress,
     )
     try:
         if corpus.only_evaluates:

@@ -185,23 +185,6 @@ def acquire_when_free(
         time.sleep(POLL_SECONDS)
 
 
-def acquire_unless_alive(folder: Path) -> Lease | None:
-    """Acquire the lease of a folder, or return None once its owner is known to be alive.
-
-    Waits for the next heart-beat of an owner on another machine, at most for the timeout.
-    """
-    first: Owner | None = None
-    while (lease := acquire(folder)) is None:
-        owner = get_last_owner(folder)
-        first = first or owner
-        if owner is None or first is None:
-            continue
-        if owner.is_here or (owner.number, owner.beat_ns) != (first.number, first.beat_ns):
-            return None
-        time.sleep(min(POLL_SECONDS, get_lease_timeout() / 6))
-    return lease
-
-
 def _stands_still(folder: Path, owner: Owner) -> bool:
     """Return whether this process has seen no heart-beat of an owner for longer than the timeout."""
     now = time.monotonic()

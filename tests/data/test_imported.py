@@ -31,10 +31,11 @@ from repro.spec import MTEB_SUITES, TRAINED, base
 from repro.spec.identity import run_id
 from repro.spec.scales import get_scale
 from repro.storage.files import atomic_folder
-from repro.storage.paths import get_corpora_folder, is_imported
+from repro.storage.paths import get_corpora_folder, get_writer_lease, is_imported
 from repro.train.batch_view import BatchViewer
 from tests.commands import ignore
 from tests.data.files import make_judged, write_rows
+from tests.leases import take_lease
 
 
 def make_rows(num: int = 400, tail: str = "") -> list[dict[str, Any]]:
@@ -203,19 +204,18 @@ def test_default_start_is_minilm(tmp_path: Path, words: list[str], scale: str) -
     assert [run.learning_rate for run in runs] == pytest.approx(rates, rel=0.05)
 
 
-def test_second_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While an import runs, another one of the same name is refused and changes nothing."""
-    source, other = write_rows(tmp_path / "x.jsonl", make_rows()), write_rows(tmp_path / "other.jsonl", make_rows(60))
-    run_step = imported.import_pairs
+def test_second_import_waits_and_is_refused(tmp_path: Path) -> None:
+    """It changes nothing of the import that it waits for."""
+    target = get_corpora_folder() / "mine"
+    lease = take_lease(get_writer_lease(target))
 
-    def import_again_first(*args: Any, **options: Any) -> Any:
-        with pytest.raises(ValueError, match="'mine' is being imported by process"):
-            import_source(other, name="mine")
-        return run_step(*args, **options)
+    def finish(line: str) -> None:
+        target.mkdir(parents=True)
+        lease.release()
 
-    monkeypatch.setattr(imported, "import_pairs", import_again_first)
-    assert import_source(source, name="mine").found.num_kept == 400
-    assert [path.name for path in get_corpora_folder().iterdir()] == ["mine"]
+    with pytest.raises(ValueError, match="exists already"):
+        import_source(write_rows(tmp_path / "x.jsonl", make_rows()), name="mine", progress=finish)
+    assert [*get_corpora_folder().iterdir()] == [target] and not [*target.iterdir()]
 
 
 def test_killed_imports_are_cleaned_up(tmp_path: Path) -> None:

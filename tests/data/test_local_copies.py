@@ -237,11 +237,20 @@ def test_manual_copy_is_never_completed(data_folder: Path, monkeypatch: pytest.M
     assert ask.call_count == 1 and json.loads((folder / CHECKSUMS).read_text())["revision"] == "manual copy"
 
 
-def test_second_fetch_is_refused(data_folder: Path) -> None:
+def test_second_fetch_waits(data_folder: Path) -> None:
     """Two downloads of one archive would write into the same part."""
-    lease = take_lease(get_copy_folder("scifact").resolve().with_name(".scifact.fetching"))
-    with lease, pytest.raises(ValueError, match=r"scifact is being fetched by process \d+"):
-        fetch("scifact", progress=ignore)
+    folder = get_copy_folder("scifact")
+    lease = take_lease(folder.resolve().with_name(".scifact.fetching"))
+    lines: list[str] = []
+
+    def finish(line: str) -> None:
+        lines.append(line)
+        folder.mkdir(parents=True)
+        for name in ("corpus.jsonl", CHECKSUMS):
+            (folder / name).write_text("{}")
+        lease.release()
+
+    assert fetch("scifact", progress=finish) == folder.resolve() and len(lines) == 1
 
 
 def test_downloads_are_checked(serve: Callable[[bytes], Server], tmp_path: Path) -> None:

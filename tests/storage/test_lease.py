@@ -25,7 +25,6 @@ from repro.storage.lease import (
     EXIT_LOST,
     Owner,
     acquire,
-    acquire_unless_alive,
     get_last_owner,
     has_succeeded,
 )
@@ -64,7 +63,7 @@ def start_holder(folder: Path) -> BaseProcess:
 def test_lease_is_exclusive(tmp_path: Path) -> None:
     assert get_last_owner(tmp_path) is None
     first = take_lease(tmp_path)
-    assert acquire(tmp_path) is None and acquire_unless_alive(tmp_path) is None
+    assert acquire(tmp_path) is None
     first.release("ValueError: no")
     assert not has_succeeded(tmp_path)
     second = take_lease(tmp_path)
@@ -104,15 +103,11 @@ class Clocks:
         self.seconds, self.path = 1000.0, folder / "000001.json"
         self.path.write_text(json.dumps({"host": "elsewhere", "pid": 1, "machine": "another boot", "born": "1"}))
         monkeypatch.setattr("repro.storage.lease.time.monotonic", lambda: self.seconds)
-        monkeypatch.setattr("repro.storage.lease.time.sleep", self.wait)
         monkeypatch.setenv("REPRO_DEAD_AFTER_SECONDS", "60")
-        self.is_alive = False
 
     def wait(self, seconds: float) -> None:
-        """Let seconds pass on the monotonic clock. A living owner beats."""
+        """Let seconds pass on the monotonic clock."""
         self.seconds += seconds
-        if self.is_alive:
-            self.beat(self.seconds)
 
     def beat(self, at: float) -> None:
         """Set the time of the heart-beat, as the clock of the other machine or of the disk shows it."""
@@ -145,15 +140,6 @@ def test_silent_foreign_owner_is_replaced(tmp_path: Path, clocks: Clocks) -> Non
     lease = take_lease(tmp_path)
     assert lease.number == 2
     lease.release()
-
-
-@pytest.mark.parametrize("is_alive", [True, False])
-def test_single_try_waits_for_heartbeat(tmp_path: Path, clocks: Clocks, is_alive: bool) -> None:
-    clocks.is_alive = is_alive
-    lease = acquire_unless_alive(tmp_path)
-    assert (lease is None) == is_alive and clocks.seconds < 1000 + (5 if is_alive else 65)
-    if lease is not None:
-        lease.release()
 
 
 @pytest.mark.parametrize("text", ["", "[" * 50_000, '{"pid": 1e400}'])

@@ -43,7 +43,7 @@ from repro.data.paper.collection_rules import CollectionRules
 from repro.data.readers import get_domain_name
 from repro.storage.digests import hash_file
 from repro.storage.files import atomic_folder, json_object, remove_dead_parts, write_json
-from repro.storage.lease import acquire_unless_alive, get_last_owner
+from repro.storage.lease import acquire_when_free
 from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, get_writer_lease, is_imported
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
@@ -103,6 +103,7 @@ def import_source(
     split: str = "",
     language: str = "",
     reserved: Iterable[str] = (),
+    progress: Callable[[str], None] = print,
 ) -> ImportedCorpus:
     """Import pairs under a name, completely or not at all. BEIR folders without qrels/train.tsv become evaluation sets.
 
@@ -117,11 +118,12 @@ def import_source(
         split: The split of BEIR folders to evaluate on.
         language: The language that BM25 stems. Default: detected.
         reserved: Names that a corpus cannot have.
+        progress: Called with the process to wait for, if it imports a corpus of this name.
 
     Raises:
         ValueError: if the name is invalid or taken, also by a concurrent process, or if a file is malformed.
     """
-    target, columns = _check_target(name, set(reserved)), columns or Columns()
+    target, columns = _check_target(name, reserved), columns or Columns()
     hold_out = [get_domain_name(domain) for domain in hold_out]
     trains = _has_pairs(source)
     given = _read_collections(source, evaluate_on, split, trains)
@@ -132,11 +134,13 @@ def import_source(
         raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out")
     if split and not given:
         raise ValueError(f"--split {split}: there is no BEIR folder to evaluate on")
-    lease = acquire_unless_alive(get_writer_lease(target))
-    if lease is None:
-        raise ValueError(f"{name!r} is being imported by {get_last_owner(get_writer_lease(target))}: wait for it")
+    lease = acquire_when_free(
+        get_writer_lease(target), lambda owner: progress(f"waiting for {owner}, which imports {name!r}")
+    )
     with ExitStack() as stack:
         stack.enter_context(lease)
+        # again, because another process may have imported it in the meantime
+        _check_target(name)
         remove_dead_parts(target, is_leased=True)
         part = stack.enter_context(atomic_folder(target, must_be_first=True))
         notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None) if given else []
@@ -290,7 +294,7 @@ def list_content_files(folder: Path) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def _check_target(name: str, reserved: set[str]) -> Path:
+def _check_target(name: str, reserved: Iterable[str] = ()) -> Path:
     """Return the folder of a new corpus. Raises ValueError if the name is invalid or taken."""
     if not CORPUS_NAME.fullmatch(name):
         raise ValueError(

@@ -14,7 +14,7 @@ from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
 from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, check_copy, find_incomplete_reason, get_source_folder
 from repro.storage.digests import get_cached_digests, get_digests_note, hash_file, hash_json
 from repro.storage.files import atomic_folder, json_object, write_json
-from repro.storage.lease import acquire_unless_alive, get_last_owner
+from repro.storage.lease import acquire_when_free
 from repro.storage.paths import get_data_folder
 
 Progress = Callable[[str], None]
@@ -63,10 +63,7 @@ def fetch(name: str, *, hub_id: str | None = None, progress: Progress = print, b
     lease_folder = folder.with_name(f".{folder.name}.fetching")
     if _has_checksums(folder):
         return folder
-    lease = acquire_unless_alive(lease_folder)
-    if lease is None:
-        raise ValueError(f"{name} is being fetched by {get_last_owner(lease_folder)}: wait for it")
-    with lease:
+    with acquire_when_free(lease_folder, lambda owner: progress(f"waiting for {owner}, which fetches {name}")):
         if not _has_checksums(folder):
             revision = _fetch_files(name, folder, hub_id, progress, base)
             if name in SOURCES:
