@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,8 +11,6 @@ import pytest
 from repro.data.beir import Suite, load_suite
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
-from repro.model.config import ModelConfig
-from repro.model.start import build_model
 from tests.evaluate.scored import FakeEncoder
 
 SETTING = Setting(contexts=("own", "wrong", "null"), num_contexts=4, seed=1)
@@ -94,17 +91,3 @@ def test_bm25_is_kept_with_its_parameters(suite: Suite, tmp_path: Path) -> None:
         outputs, events = open_cache(tmp_path)
         assert_equal_evaluations(evaluate_bm25(suite, outputs=outputs), expected)
         assert [event.was_cached for event in events] == [is_cached] * 3
-
-
-def test_texts_are_tokenised_once(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries and documents are shared by the contexts, whose scores are those of single contexts."""
-    sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 24, "num_contexts": 4}
-    model = build_model(ModelConfig(architecture="contextual", **sizes)).eval()
-    alone = [evaluate_setting(model, suite, replace(SETTING, contexts=(kind,))) for kind in SETTING.contexts]
-    tokenize = Mock(side_effect=model.tokenize)
-    monkeypatch.setattr(model, "tokenize", tokenize)
-    together = evaluate_setting(model, suite, SETTING)
-    num_sides, num_contexts = 2 * 3, 2 * 3
-    assert tokenize.call_count == num_sides + num_contexts
-    for evaluation in alone:
-        assert evaluation.metrics.items() <= together.metrics.items()

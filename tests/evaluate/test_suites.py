@@ -1,6 +1,5 @@
 """Scores of a suite under several contexts with a known encoder, pair tasks of MTEB, and polarity of film reviews."""
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -92,26 +91,15 @@ def test_searched_documents_are_no_wrong_corpus(suite: Suite, options: dict[str,
 
 
 class Watched(FakeEncoder):
-    """Stores what it encodes, and how many earlier vectors are still in memory at each call."""
+    """Stores what it encodes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
-        self.num_alive: list[int] = []
-        self._results: list[weakref.ref[np.ndarray]] = []
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        self.num_alive.append(sum(result() is not None for result in self._results))
         self.texts += texts
-        vectors = super().encode(texts, prompt)
-        self._results.append(weakref.ref(vectors))
-        return vectors
-
-
-def test_context_vectors_are_freed(suite: Suite) -> None:
-    encoder = Watched()
-    evaluate_suite(encoder, suite, **CONTEXTS)
-    assert encoder.num_alive == [0, 1] * 9, "only the queries are in memory while their documents are encoded"
+        return super().encode(texts, prompt)
 
 
 def test_whitening_counts_each_text_once(tmp_path: Path) -> None:

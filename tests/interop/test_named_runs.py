@@ -5,8 +5,6 @@ from typing import Never
 
 import pytest
 
-from repro.interop.opening import find_named_run
-from repro.records.lookup import resolve_runs
 from repro.spec.identity import run_id
 from repro.spec.registry import find_experiment
 from tests.commands import run_command
@@ -52,11 +50,3 @@ def test_impossible_requests_train_nothing(
     Path("full", "file").touch()
     with pytest.raises(ValueError, match=message):
         run_command(*words.split())
-
-
-def test_unique_prefix_names_a_run() -> None:
-    runs = resolve_runs([CONTEXTUAL], "desk")
-    for prefix in (CONTEXTUAL, CONTEXTUAL[:5]):
-        assert resolve_runs([prefix], "desk") == runs == [find_named_run(prefix)]
-    with pytest.raises(ValueError, match="run '0': it begins the ids of"):
-        find_named_run("0")

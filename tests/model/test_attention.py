@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from repro.model import linear as module
 from repro.model.attention import compute_attention_shares
 from repro.model.contextual import ContextualModel
 from repro.model.linear import STEP, linear
@@ -88,19 +87,3 @@ def test_linear_matches_torch(num_rows: int, has_bias: bool) -> None:
     # the gradient of a sum is an expanded tensor, whose rows share memory
     (gradient_TI,) = torch.autograd.grad(linear(rows_TI, layer).sum(), rows_TI)
     torch.testing.assert_close(gradient_TI, layer.weight.sum(0).expand(num_rows, -1), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.skipif(not module.has_onednn(), reason="torch is built without oneDNN")
-def test_kernel_gets_multiples_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    real = module._product
-
-    def product(rows_TI: Tensor, *args: Tensor | None) -> Tensor:
-        sizes.extend(rows_TI.shape)
-        return real(rows_TI, *args)
-
-    monkeypatch.setattr(module, "_product", product)
-    layer = nn.Linear(STEP, 2 * STEP)
-    for num_rows in (STEP - 3, STEP + 1, 700, 701, 1000):
-        linear(torch.randn(num_rows, STEP, requires_grad=True), layer).sum().backward()
-    assert len(sizes) == 4 * 3 * 2 and not any(size % STEP for size in sizes)

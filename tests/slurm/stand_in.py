@@ -4,7 +4,6 @@ Each step takes STAND_IN_STEP_SECONDS. Every action is a line in home/trace. Fla
 
 - `fast`: steps take no time.
 - `mended`: a run of seed 13 succeeds. Without the flag, it fails.
-- `measures-long`: the run spends a minute on measuring after training.
 - `break-NAME`, `break-shard-N`: building this stage or shard fails.
 - `crash`: a child of the local queue is killed before it begins.
 - `hold-N`: shard N waits until the flag is removed.
@@ -104,9 +103,6 @@ def execute(run: Run, *, should_stop: Callable[[], bool], progress: Callable[[st
             state = advance(state)
             with (folder / "metrics.jsonl").open("a") as file:
                 file.write(json.dumps({"step": state["step"], "pairs_per_second": 100.0}) + "\n")
-    if (get_home() / "measures-long").exists():
-        progress("measuring")
-        time.sleep(60)
     progress(f"counted to {state['step']}")
     trace(f"end {name}")
     metrics = {"value": compute_metric(state)}
@@ -121,7 +117,7 @@ def stages_of(run: Run) -> tuple[Stage, ...]:
             trace(f"build {name}")
             if (get_home() / f"break-{name}").exists():
                 raise OSError(f"no room for {name}")
-            time.sleep(float(os.environ.get("STAND_IN_STAGE_SECONDS", "0.1")))
+            time.sleep(0.1)
             (folder / "content").write_text(name)
 
         return build

@@ -17,7 +17,7 @@ from repro.storage.paths import CHECKOUT
 from slurm.batches import order_batches
 from slurm.job import Job
 from slurm.profiles import Profile
-from slurm.scheduler import Queued, fetch_queue, hide_enclosing_job
+from slurm.scheduler import Queued, fetch_queue
 from slurm.signals import Stop
 from slurm.start import cancel, scripts
 from slurm.states import JobState, get_run_item, get_stage_item
@@ -281,14 +281,3 @@ def test_changed_code_stops_the_job(execute_with: Callable[..., None]) -> None:
     with pytest.raises(RuntimeError, match="the code has changed since the launch"):
         Job(run=task.job.run, source="another")(Stop(), where=JobState(state="running"))
     assert get_states(RUNS[0]) == ["failed"]
-
-
-def test_jobs_do_not_inherit_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside a job, its own variables are hidden and those of the site are kept. All are restored afterwards."""
-    env = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "300", "CUDA_VISIBLE_DEVICES": "3"}
-    site = {"SLURM_CONF": "/c", "SBATCH_EXPORT": "NONE"}
-    for name, value in (env | site).items():
-        monkeypatch.setenv(name, value)
-    with hide_enclosing_job():
-        assert not env.keys() & os.environ.keys() and site.items() <= os.environ.items()
-    assert (env | site).items() <= os.environ.items()

@@ -23,7 +23,7 @@ from repro.stopping import Interrupted, Stopped
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
 from slurm.job import Job
-from slurm.local import list_visible_gpus, make_slots
+from slurm.local import make_slots
 from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import cancel
@@ -243,16 +243,3 @@ def test_gpus_and_cores_are_divided(
     slots = make_slots(profile, gpus=list(gpus), num_cores=num_cores)
     assert [(slot.gpus, slot.num_threads) for slot in slots] == expected
     assert slots[0].environment()["CUDA_VISIBLE_DEVICES"] == ",".join(expected[0][0])
-
-
-@pytest.mark.parametrize(("build", "expected"), [("2.13.0+cpu", []), ("2.13.0+cu130", ["0", "1"])])
-def test_cpu_build_uses_no_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: str, expected: list[str]
-) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'GPU 0: A'\necho 'GPU 1: A'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("slurm.local.version", lambda package: build)
-    assert list_visible_gpus() == expected

@@ -7,14 +7,12 @@ from functools import partial
 
 import pytest
 
-from repro.pipeline.stages import list_stages, stages_by_phase
-from repro.spec import Run, base, get_first_phase
+from repro.spec import Run, base
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from slurm.batches import order_batches
 from slurm.profiles import Profile, count_shards, load_profile
 from slurm.prune import list_leftovers
-from slurm.start import scripts
 from slurm.states import get_stage_item
 from slurm.status import Snapshot, explain_run, get_statuses
 from slurm.sweep import build_tasks, read_submissions
@@ -65,18 +63,6 @@ def test_shards_are_one_array() -> None:
     assert summaries == [(2, 1, ""), (2, 1, ""), (1, 1, "shards 1 of 3")]
 
 
-def test_scripts_wait_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm.start.get_max_array_size", lambda: 1000)
-    monkeypatch.setattr("submitit.slurm.slurm.SlurmExecutor.affinity", staticmethod(lambda: 2))
-    named_scripts = list(scripts([RUN], SITE, sweep="test"))
-    corpus, shards, stage, runs = (text for _, text in named_scripts)
-    names = [f"JOB-OF-{name.replace(' ', '-')}" for name, _ in named_scripts]
-    assert "--dependency" not in corpus
-    assert "#SBATCH --array=0-4%4\n" in shards and f"#SBATCH --dependency=afterok:{names[0]}\n" in shards
-    assert f"#SBATCH --dependency=afterok:{names[0]}:{names[1]}\n" in stage and "--array" not in stage
-    assert names[2] in runs
-
-
 @pytest.mark.parametrize(
     ("run", "settings", "expected"),
     [
@@ -91,21 +77,6 @@ def test_scripts_wait_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_pairs_per_shard_set_the_number(run: Run, settings: dict[str, int], expected: int) -> None:
     assert count_shards(run, Profile(name="p", **settings)) == expected
-
-
-def test_first_phase_has_own_shards() -> None:
-    """The number of shards follows the pairs of each phase."""
-    second = replace(RUN, num_pairs=16, pretraining_corpus=RUN.corpus, num_pretraining_steps=2)
-    first = get_first_phase(second)
-    assert first is not None and first.num_pairs != 16
-    many = {stage.title for stage in list_stages(first)}
-    few = {stage.title for stage in list_stages(second)} - many
-    assert {title.split("/")[0] for title in few} >= {"selection", "tokens"}
-    profile = Profile(name="p", pairs_per_shard=8)
-    shards = {
-        stage.title: count_shards(phase, profile) for stage, phase in stages_by_phase(second, list_stages(second))
-    }
-    assert {shards[title] for title in few} == {2} and {shards[title] for title in shards.keys() - few} == {30}
 
 
 def test_leftover_shards_are_pruned() -> None:

@@ -75,21 +75,6 @@ def test_rows_are_taken_in_parts(
             np.testing.assert_array_equal(take_rows(array, rows), in_memory[rows], strict=True)
 
 
-def test_mapped_memory_is_released(tmp_path: Path) -> None:
-    """Rows taken from a mapped file do not leave its pages in memory."""
-    np.save(tmp_path / "a.npy", np.ones((2**14, 512), np.float32))  # 32 MiB
-    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-
-    def measure_resident_kib() -> int:
-        lines = Path("/proc/self/smaps").read_text().split("a.npy")[1].splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
-
-    mapped[::16].sum()
-    assert measure_resident_kib() > 12 * 1024
-    take_rows(mapped, np.arange(0, 2**14, 16))
-    assert measure_resident_kib() < 1024
-
-
 @pytest.mark.parametrize("codes", [[3, 1, 3, 3, 0, 1], [7], []])
 def test_rows_by_code_match_search(codes: list[int]) -> None:
     codes_N = np.array(codes, np.int32)

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -77,22 +75,6 @@ def test_large_files_are_sampled(own_home: Path, monkeypatch: pytest.MonkeyPatch
         replace_silently(file, changed)
         with pytest.raises(ValueError, match=r"a\.bin is not the file"):
             stage.check()
-
-
-def test_one_process_reads_per_machine(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others wait for its note and read nothing."""
-    stage = make_stage()
-    stage.build()
-    for note in stage.building_folder.glob("compared.*.json"):
-        note.unlink()
-    num_reads, read = [], digests.hash_file
-    monkeypatch.setattr(digests, "hash_file", lambda path: num_reads.append(path) or time.sleep(0.2) or read(path))
-    threads = [threading.Thread(target=stage.check) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(num_reads) == 1
 
 
 def test_deep_check_names_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

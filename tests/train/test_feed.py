@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.tokens import Tokens
 from repro.model.modeling_cde import draw_batch_context
 from repro.model.texts import Texts
 from repro.train.feed import (
@@ -35,30 +34,6 @@ def get_batch(data: TrainData, step: int = 3) -> Batch:
 
 def list_rows(texts: Texts) -> list[tuple[int, ...]]:
     return [tuple(ids[mask.bool()].tolist()) for ids, mask in zip(texts.ids_NS, texts.mask_NS, strict=True)]
-
-
-def get_text(tokens: Tokens, row: int) -> tuple[int, ...]:
-    return tuple(tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist())
-
-
-def test_documents_are_positives_then_negatives() -> None:
-    data = make_small_data(num_hard=3)
-    step_feed = make_feed(data)
-    pairs_B = get_batch(data).pairs_B
-    expected = [get_text(data.documents, pair) for pair in pairs_B]
-    expected += [get_text(data.documents, row) for pair in pairs_B for row in data.negative_rows_NH[pair]]
-    assert list_rows(step_feed.texts.documents) == expected
-    assert list_rows(step_feed.texts.queries) == [get_text(data.queries, pair) for pair in pairs_B]
-
-
-def test_contexts_come_from_the_batch() -> None:
-    data, drawn = make_small_data(num_hard=3), set[int]()
-    for step in range(30):
-        step_feed = make_feed(data, step)
-        documents, places = list_rows(step_feed.texts.documents), draw_batch_context(32, 5, 0, step).tolist()
-        assert list_rows(step_feed.texts.contexts) == [documents[position] for position in places]
-        drawn.update(places)
-    assert min(drawn) < 8 and max(drawn) > 29, "positives and the last hard negatives are drawn, too"
 
 
 def test_contexts_differ_by_step_and_seed() -> None:

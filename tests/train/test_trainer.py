@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 from repro.execute import execute
-from repro.pipeline.inputs import Inputs
 from repro.records.store import has_record
 from repro.spec import base
 from repro.spec.identity import get_training_id, run_id
@@ -23,7 +21,6 @@ from repro.storage.paths import get_local_records, run_folder
 from repro.train.checkpoint import METRICS_FILE
 from repro.train.setup import build_filter, check_model
 from repro.train.summary import open_scalars, summarise
-from repro.train.trainer import train_run
 from tests.commands import ignore
 
 
@@ -125,14 +122,3 @@ def test_scalars_are_written_on_request(tmp_path: Path, monkeypatch: pytest.Monk
         on_step({"step": 8, "loss": 0.5, "batch": "ab", "difficulty": None})
     writer.assert_called_once_with(tmp_path / "tensorboard", purge_step=8)
     writer().__enter__().add_scalar.assert_called_once_with("train/loss", 0.5, 8)
-
-
-def test_first_process_reads_the_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others read nothing. On a network disk they may not see the last lines yet."""
-    monkeypatch.setattr("repro.train.parallel.rank", lambda: 1)
-    monkeypatch.setattr("repro.train.trainer._acquire_for_all", lambda folder: nullcontext())
-    inputs = Inputs(RUN)
-    inputs.build(ignore)
-    log.unlink()
-    _, summary = train_run(inputs, progress=ignore)
-    assert summary.metrics == {}
