@@ -1,6 +1,5 @@
 """Pictures show their data, explain their bands and intervals, and are saved together with their data."""
 
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,12 +17,8 @@ from scipy import stats
 
 from figures import style
 from figures.draw import Picture, draw, plot
-from figures.heatmap import luminance
 from figures.intervals import summarise_seeds
-from figures.style import INK, make_axes, make_palette, write_title
-from figures.theme import ON_COLOUR, recolour
-from repro import spec
-from repro.spec.registry import experiments
+from figures.style import make_palette
 from repro.storage.paths import CHECKOUT
 
 Rows = list[dict[str, object]]
@@ -139,21 +134,6 @@ def test_words_and_zero_are_places() -> None:
     assert list(axes.get_lines()[0].get_xdata()) == [0, 200, 400]
 
 
-def test_log_axis_shows_numbers() -> None:
-    steps = [2**n for n in range(12)]
-    rows = [
-        {"series": "a", "steps": step, "seed": seed, "score": 20 / step + seed} for step in steps for seed in (0, 1)
-    ]
-    axes = plot_axes(rows, replace(LINES, y_is_log=True))
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    axes.figure.canvas.draw()
-    for axis, expected in ((axes.xaxis, {"10", "100"}), (axes.yaxis, {"10", "20"})):
-        labels = {label for label in read_texts(axis.get_ticklabels(which="both")) if label}
-        assert expected <= labels
-        assert all(re.fullmatch(r"[\d\u2009]+(\.\d+)?", label) for label in labels)
-    assert [float(y) for y in axes.get_lines()[0].get_ydata()] == [20 / step + 0.5 for step in steps]
-
-
 def test_heatmap_shows_mean_per_cell() -> None:
     figure, _ = plot(GRID, HEATMAP)
     filtered, unfiltered, colourbar = figure.axes
@@ -182,14 +162,6 @@ def test_only_a_clear_best_is_framed() -> None:
     assert "–" in read_texts(plot_axes(gap, HEATMAP).texts), "a missing cell is a dash"
     one_seed, _ = plot([row for row in rows if row["seed"] == 0], HEATMAP)
     assert one_seed.get_supxlabel() == "cells: mean over seeds, n = 1; one seed: no best cell is marked"
-
-
-def test_heatmap_numbers_have_contrast() -> None:
-    axes = plot_axes(GRID, HEATMAP)
-    mesh = axes.collections[0]
-    for text, value in zip(axes.texts, mesh.get_array().ravel(), strict=True):
-        darker, lighter = sorted((luminance(mesh.to_rgba(value)), luminance(to_rgb(text.get_color()))))
-        assert (lighter + 0.05) / (darker + 0.05) >= 4.5
 
 
 def test_scatter_averages_seeds_of_a_dot() -> None:
@@ -291,17 +263,6 @@ def test_dots_have_their_mark() -> None:
     assert labels == [f"cluster size {size}" for size in (2, 4, 8)]
 
 
-def test_titles_fit_the_narrowest_picture() -> None:
-    titles = [artefact.title for experiment in experiments() for artefact in experiment.artefacts
-              if isinstance(artefact, spec.Figure)]  # fmt: skip
-    assert titles
-    for title in titles:
-        figure, _ = make_axes()
-        write_title(figure, title)
-        assert max(line.get_window_extent().x1 for line in figure.texts) <= figure.bbox.x1, title
-        plt.close(figure)
-
-
 def test_means_have_intervals() -> None:
     axes = plot_axes(ROWS, replace(LINES, kind="dots", x_is_log=False))
     means = [1.5, 2.5, 4.5]
@@ -364,17 +325,3 @@ def test_paired_lines_start_at_zero() -> None:
     axes = plot_axes(rows, replace(LINES, x_is_log=False, is_paired=True))
     (line,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
     assert [float(y) for y in line.get_ydata()] == pytest.approx([0.0, 1.1, 3.1])
-
-
-def test_dark_heatmap_keeps_its_cells() -> None:
-    """Cells and the ink on them keep their colours, the labels become light."""
-    figure, _ = plot(GRID, HEATMAP)
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg")
-    light, dark = buffer.getvalue(), recolour(buffer.getvalue(), "dark")
-    cells = re.findall(r'<g id="QuadMesh_\d+">.*?</g>', light, re.DOTALL)
-    assert len(cells) == 2
-    assert all(mesh in dark for mesh in cells)
-    assert INK in light
-    assert INK not in dark
-    assert light.count(ON_COLOUR) == dark.count(ON_COLOUR) > 0

@@ -1,41 +1,29 @@
-"""Two values of any field of a run give different ids and different results. Every choice of a field is implemented.
+"""Two values of any field of a run give different ids and different results.
 
 A field is followed to what it changes: stages, batches, vectors of the untrained model, weights after some steps, or
 the settings of the evaluation. It is not enough that some settings have the field.
 """
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import repro.analyses
 from repro.analyses import retrieval
-from repro.analyses.mteb import CONTEXTS as TASK_CONTEXTS
-from repro.batches.pack import PACKINGS
-from repro.data.prompts import PROMPTS
-from repro.evaluate.contexts import KINDS as CONTEXT_KINDS
-from repro.model.config import ARCHITECTURES, BACKBONES
 from repro.model.contextual import ContextualModel
-from repro.model.modeling_cde import POOLINGS
-from repro.model.start import HEADS, build_model
-from repro.model.start import KINDS as PRETRAINED_KINDS
+from repro.model.start import build_model
 from repro.model.texts import Texts
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
-from repro.spec import FIELDS, TRAINED, Run, base, get_first_phase
+from repro.spec import FIELDS, Run, base, get_first_phase
 from repro.spec.identity import get_training_id, run_id
-from repro.spec.run import CHOICES, CONTEXT_FIELDS, CONTEXTS
+from repro.spec.run import CONTEXT_FIELDS
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import iter_step_feeds
-from repro.train.loss import LOSSES
-from repro.train.performance import NARROW, WIDE
-from repro.train.setup import SAMPLERS, build_sampler, make_base_config, make_train_settings
+from repro.train.setup import build_sampler, make_base_config, make_train_settings
 from repro.train.trainer import make_optimizer, stages_for, take_step
 from tests.commands import ignore
 from tests.model.samples import build_small_model
@@ -239,46 +227,3 @@ def test_context_fields_leave_biencoder_unchanged(name: str) -> None:
     run = base("smoke", architecture="biencoder")
     changed = replace(run, **ROWS[name][2])
     assert get_vectors(run) == get_vectors(changed)
-
-
-DECLARED = {**CHOICES, "trained architecture": TRAINED, "test_contexts": CONTEXTS}
-
-
-MEASURE = re.compile(r"^def (measure\w*)\(\s*inputs: Inputs,\s*model", re.MULTILINE)
-
-
-def list_measures() -> list[str]:
-    """Return the modules of `repro.analyses` that have a function `measure`."""
-    paths = Path(repro.analyses.__file__).parent.glob("[a-z]*.py")
-    functions = [(path.stem, name) for path in paths for name in MEASURE.findall(path.read_text())]
-    return [name.removeprefix("measure_") if name != "measure" else module for module, name in functions]
-
-
-IMPLEMENTED: list[tuple[str, str, Iterable[str]]] = [
-    ("sampler", "repro.train.setup.SAMPLERS", SAMPLERS),
-    ("packing", "repro.batches.pack.PACKINGS", PACKINGS),
-    ("trained architecture", "repro.model.config.ARCHITECTURES", ARCHITECTURES),
-    ("heads", "repro.model.start.HEADS", HEADS),
-    ("backbone", "repro.model.config.BACKBONES", BACKBONES),
-    ("backbone", "repro.model.start.KINDS", PRETRAINED_KINDS.values()),
-    ("backbone", "repro.train.performance.NARROW", NARROW),
-    ("backbone", "repro.train.performance.WIDE", WIDE),
-    ("pooling", "repro.model.modeling_cde.POOLINGS", POOLINGS),
-    ("prompts", "repro.data.prompts.PROMPTS", PROMPTS),
-    ("loss", "repro.train.loss.LOSSES", LOSSES),
-    ("test_contexts", "repro.evaluate.contexts.KINDS", CONTEXT_KINDS),
-    (
-        "test_contexts",
-        "repro.analyses.mteb.CONTEXTS",
-        ["random", *(name for name, _ in TASK_CONTEXTS.values())],
-    ),
-    ("measure", "the modules of repro/analyses with a function `measure`", list_measures()),
-]
-
-
-@pytest.mark.parametrize(("field", "where", "values"), IMPLEMENTED, ids=[where for _, where, _ in IMPLEMENTED])
-def test_implementations_cover_all_choices(field: str, where: str, values: Iterable[str]) -> None:
-    missing = sorted(set(DECLARED[field]) - set(values))
-    assert not missing, f"{field}={missing[0]!r} is a choice, but missing in {where}"
-    undeclared = sorted(set(values) - set(DECLARED[field]))
-    assert not undeclared, f"{where} has {undeclared[0]!r}, which is missing in the CHOICES of {field}"
