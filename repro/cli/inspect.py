@@ -47,7 +47,7 @@ def check(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="with --write: list the changes only, exit with 1 if there are any")
     ] = False,
-    format: Annotated[str, typer.Option(help="text, md or csv")] = "text",
+    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""

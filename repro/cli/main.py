@@ -226,7 +226,7 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
 def show(
     what: What = None,
     scale: Scale = "desk",
-    format: Annotated[str, typer.Option(help="text, md or csv")] = "text",
+    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
     as_json: AsJson = False,

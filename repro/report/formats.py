@@ -1,4 +1,4 @@
-"""Render a view as text for a terminal, Markdown or CSV."""
+"""Render a view as text for a terminal, Markdown, LaTeX or CSV."""
 
 from __future__ import annotations
 
@@ -56,6 +56,17 @@ def as_csv(view: View) -> str:
     return out.getvalue()
 
 
+def as_latex(view: View) -> str:
+    """Return a view as a LaTeX table of the package booktabs, with title and notes as comments. All cells are escaped."""
+    import pandas
+
+    view = view.shown
+    title, *notes = (f"% {' '.join(text.split())}" for text in (view.title, *view.notes))
+    frame = pandas.DataFrame(view.rows, columns=view.header)
+    table = frame.to_latex(index=False, escape=True, column_format=view.alignment) if view.header else ""
+    return "\n".join((title, table.replace(MINUS, "$-$").replace(NARROW_SPACE, "\\,"), *notes, ""))
+
+
 def _get_mean(cell: str) -> str | float:
     if isinstance(cell, Number):
         return statistics.fmean(cell.values) if cell.values else ""
@@ -66,11 +77,11 @@ def _get_spread(cell: str) -> str | float:
     return statistics.stdev(cell.values) if isinstance(cell, Number) and len(cell.values) > 1 else ""
 
 
-FORMATS: Mapping[str, Callable[[View], str]] = {"md": as_markdown, "csv": as_csv}
+FORMATS: Mapping[str, Callable[[View], str]] = {"md": as_markdown, "latex": as_latex, "csv": as_csv}
 
 
 def render(view: View, format: str = "text") -> None:
-    """Print a view as text, md or csv. Raises ValueError for another format."""
+    """Print a view as text, md, latex or csv. Raises ValueError for another format."""
     if format == "text":
         return _print_text(view)
     if format not in FORMATS:

@@ -1,4 +1,4 @@
-"""Tables as text, Markdown and CSV: number formats, missing values, terminals and ledgers."""
+"""Tables as text, Markdown, LaTeX and CSV: number formats, missing values, terminals and ledgers."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ import pytest
 
 from repro.records.store import Record, write_record
 from repro.report.figure_data import make_figure_view
-from repro.report.formats import as_csv, as_markdown, render, render_line
+from repro.report.formats import as_csv, as_latex, as_markdown, render, render_line
 from repro.report.markdown_pages import make_headlines_view, replace_block
 from repro.report.scores import make_scores_view
 from repro.report.tables import (
@@ -61,7 +61,7 @@ def test_numbers_are_formatted_for_readers() -> None:
     assert (format_mean([], 1), format_mean([0.5], 1), format_mean([1.0, 3.0], 1)) == ("–", "0.5", "2.0 ± 1.4")
     assert (format_number(1234567, 0), format_number(-12345.6)) == ("1\u202f234\u202f567", "−12\u202f345.6")
     view = View("t", ("", "pairs"), (("all", format_number(-1234567, 0)),))
-    assert as_csv(view).splitlines()[1] == "all,-1234567"
+    assert as_csv(view).splitlines()[1] == "all,-1234567" and r"all & $-$1\,234\,567 \\" in as_latex(view)
     durations = [format_seconds(seconds) for seconds in (None, 3, 600, 36000, 3600 * 670_302.9)]
     assert durations == ["", "3 s", "10 min", "10.0 h", "76 years"]
 
