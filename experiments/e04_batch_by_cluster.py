@@ -198,10 +198,9 @@ FIGURES = (
         title="Score with and without the filter, run by run",
         caption=(
             "NDCG@10 of biencoders with the false-negative filter ('surrogate') and without ('none'). A dot is one "
-            "training run. Its colour is the batch size (from left to right), its shape the cluster size. A dash is "
-            "the mean over cluster sizes and seeds, with the 95 % interval of the mean over n seeds."
+            "training run, its colour and shape are the batch size (from left to right). A dash is the mean over "
+            "cluster sizes and seeds, with the 95 % interval of the mean over n seeds."
         ),
-        mark="cluster_size",
         kind="dots",
         x="filter",
         x_label="false-negative filter",

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from figures.intervals import describe_interval, format_counts, summarise_seeds
-from figures.style import GREY, INK, MARKERS, format_value, label_values, make_palette, place_legend_above, sort_values
+from figures.style import INK, MARKERS, label_values, make_palette, place_legend_above, sort_values
 
 GOLDEN_RATIO = 0.618034
 GROUPS_WIDTH = 0.8
@@ -19,16 +19,12 @@ DOTS_WIDTH = 0.6
 """Share of a group's width for the dots. The rest is for the mean and whiskers next to them."""
 
 
-def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, mark: str = "") -> str:
+def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
     """Draw one dot per row and, next to the dots of a group, their mean with its interval.
 
-    Groups differ in colour and position. The column `mark` sets the shape of a dot. Returns a description of the
-    whiskers.
+    Groups differ in colour, position and shape, because colour is lost in grey. Returns a description of the whiskers.
     """
     values, groups = sort_values(frame[x]), list(dict.fromkeys(frame[group]))
-    shapes = dict(zip(sort_values(frame[mark]), MARKERS, strict=False)) if mark else {}
-    if mark and len(shapes) < frame[mark].nunique():
-        raise ValueError(f"{mark} has {frame[mark].nunique()} values, and there are {len(MARKERS)} shapes of dots")
     width = GROUPS_WIDTH / len(groups)
     counts: list[int] = []
     handles = []
@@ -36,28 +32,19 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str, ma
         members = frame[frame[group] == name]
         summary = summarise_seeds(members, x, y)
         positions = _get_positions(summary.index, values) + (index - (len(groups) - 1) / 2) * width
-        # Groups also differ in shape if no column sets it, because colour is lost in grey.
-        shape = "o" if mark else MARKERS[index % len(MARKERS)]
+        style: dict[str, Any] = {"color": colour, "marker": MARKERS[index % len(MARKERS)], "linestyle": "none"}
         centres = dict(zip(summary.index, positions, strict=True))
         for value, rows in members.groupby(x, sort=False):
             dots = centres[value] + width * _spread_evenly(len(rows))
-            labels = rows[mark] if mark else pd.Series(0, index=rows.index)
-            for label in dict.fromkeys(labels):
-                has_label = (labels == label).to_numpy()
-                marker = shapes.get(label, shape)
-                axes.plot(dots[has_label], rows[y][has_label], marker, color=colour, alpha=0.7, markersize=4.5, mew=0)
+            axes.plot(dots, rows[y], alpha=0.7, markersize=4.5, mew=0, **style)
         _draw_means(summary, axes, positions + 0.36 * width)
-        legend_style = {"linewidth": 6} if mark else {"marker": shape, "linestyle": "none"}
-        handles.append(Line2D([], [], color=colour, label=f"{name} ({format_counts(summary['n'])})", **legend_style))
+        handles.append(Line2D([], [], label=f"{name} ({format_counts(summary['n'])})", **style))
         counts += list(summary["n"])
-    for value, shape in shapes.items():
-        label = f"{mark.replace('_', ' ')} {format_value(value)}"
-        handles.append(Line2D([], [], color=GREY, marker=shape, linestyle="none", label=label))
     if frame[y].min() < 0:
         axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
     label_values(axes, values, [float(position) for position in range(len(values))])
     if len(handles) > 1:
-        place_legend_above(axes, handles, handlelength=1.2, max_columns=2 if mark else 9)
+        place_legend_above(axes, handles, handlelength=1.2)
     return f"{describe_interval(counts, 'dash and whiskers')}, {format_counts(counts)}"
 
 

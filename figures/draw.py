@@ -54,7 +54,6 @@ class Picture:
     cell_label: str = ""
     x_is_log: bool = False
     y_is_log: bool = False
-    mark: str = ""
     is_panelled: bool = False
     is_paired: bool = False
     own: Callable[[pd.DataFrame, Axes], str | None] | None = None
@@ -129,7 +128,7 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
     if picture.kind == "scatter":
         note = draw_scatter(frame, axes, **columns, x_is_log=picture.x_is_log)
     elif picture.kind == "dots":
-        note = draw_dots(frame, axes, **columns, mark=picture.mark)
+        note = draw_dots(frame, axes, **columns)
     else:
         note = draw_lines(frame, axes, **columns)
     if picture.is_paired:

@@ -10,13 +10,7 @@ from typing import Any
 
 from experiments import e01_table1 as table1
 from experiments import fresh
-from experiments.shared import (
-    BELOW_PAPERS_GAINS,
-    NDCG_COLUMN,
-    WHAT_A_READER_NOTICES,
-    get_budget,
-    get_size_at,
-)
+from experiments.shared import BELOW_PAPERS_GAINS, NDCG_COLUMN, WHAT_A_READER_NOTICES, get_budget, get_size_at
 from repro.spec import ByScale, Claim, Experiment, Row, Run, Table, Term, base, pick, term
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}

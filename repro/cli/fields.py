@@ -22,20 +22,14 @@ def fields(
     from repro.report.formats import render
     from repro.report.view import View
 
+    pattern = (word or "").casefold()
     rows = [describe_field(name) for name in FIELDS if name != "scale"]
-    if word is not None:
-        pattern = word.casefold()
-        matches = [row for row in rows if pattern in row["name"] or pattern in row["meaning"].casefold()]
-        if not matches:
-            hint = format_suggestion(word, FIELDS, likeness=0.6)
-            raise ValueError(
-                f"no field has {shorten(repr(word))} in its name or meaning{hint or ';'} `repro fields` lists all"
-            )
-        rows = matches
-    if len(rows) == 1:
-        [row] = rows
-        defaults = tuple((scale, str(value)) for scale, value in row["defaults"].items())
-        return render(View(f"{row['name']} ({row['takes']}): {row['meaning']}", ("scale", "default"), defaults))
+    rows = [row for row in rows if pattern in row["name"] or pattern in row["meaning"].casefold()]
+    if not rows:
+        hint = format_suggestion(pattern, FIELDS, likeness=0.6)
+        raise ValueError(
+            f"no field has {shorten(repr(word))} in its name or meaning{hint or ';'} `repro fields` lists all"
+        )
     lines = [(row["name"], row["takes"], _format_defaults(row["defaults"]), row["meaning"]) for row in rows]
     header = ("field", "takes", "default per scale", "meaning")
     render(View("Fields of a run", header, tuple(lines), align="llll"))

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repro.cli.common import (
-    EXIT_DIFFERS,
-    EXIT_NOT_RUN,
-    AsJson,
-    Scale,
-    print_json,
-    print_progress,
-    track_progress,
-)
+from repro.cli.common import EXIT_DIFFERS, EXIT_NOT_RUN, AsJson, Scale, print_json, print_progress, track_progress
 from repro.records.lookup import ID_PREFIX, find_run_by_id, resolve_experiments
 from repro.spec import TRAINED, Experiment, Run
 from repro.spec.artefact import MAIN, PAPERS
@@ -47,7 +39,6 @@ def check(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="with --write: list the changes only, exit with 1 if there are any")
     ] = False,
-    format: Annotated[str, typer.Option(help="text, md, latex or csv")] = "text",
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""
@@ -62,20 +53,17 @@ def check(
     judged = judge_claims(what, scale)
     if as_json:
         print_json([{"paper": find_paper(judgement.claim.id), **judgement.as_dict()} for judgement in judged])
-    elif format == "csv":
-        # a csv holds one table, so papers are not separated
-        render(make_claims_view(judged, f"claims at scale {scale}"), format)
     else:
         for paper, members in group_by_paper(judged).items():
             summary = format_summary_line(members)
             # Companion papers would fill a third screen, so each is one line unless it is named. Pages have the ledger.
-            if write or (format == "text" and paper != MAIN and not what):
+            if write or (paper != MAIN and not what):
                 hint = "" if write else "; `repro check all` lists them"
                 render_line(f"{PAPERS[paper]}: {summary}{hint}")
             elif members or not judged:
                 title = f"{PAPERS[paper]}: claims at scale {scale}"
-                view = make_claims_view(members, title, is_brief=format == "text")
-                render(replace(view, notes=(*view.notes, summary)), format)
+                view = make_claims_view(members, title, is_brief=True)
+                render(replace(view, notes=(*view.notes, summary)))
     if write:
         from repro.cli.regenerate import regenerate
 

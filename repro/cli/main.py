@@ -155,7 +155,6 @@ def plan(
         runs,
         [get_local_records()],
         num_gpus=count_gpus_per_run(job_profile, gpus) * job_profile.num_nodes,
-        num_processes=job_profile.num_processes * job_profile.num_nodes,
         num_at_once=job_profile.num_at_once or 1,
     )
     if as_json:
@@ -245,7 +244,7 @@ def show(
     if seed or all_seeds:
         raise ValueError("--seed and --all-seeds choose the runs of a grid; an artefact is shown with all seeds")
     if format == "csv" and not as_json and (len(names) != 1 or names == ["all"]):
-        raise ValueError("a csv holds one table: name one artefact, or runs; `check --format csv` gives claims")
+        raise ValueError("a csv holds one table: name one artefact, or runs")
     selected = resolve_experiments(names)
     if names and not any(experiment.runs(scale) for experiment in selected):
         raise ValueError(describe_missing_scale(names, selected, scale))

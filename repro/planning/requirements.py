@@ -83,15 +83,11 @@ def check_encoders(runs: Iterable[Run]) -> None:
     names = dict.fromkeys(name for run in runs for phase in list_training_phases(run) for name in _list_encoders(phase))
     for name in names:
         check_model_name(name)
-    # whether each missing encoder can be downloaded, which a local one cannot
-    missing = {
-        f"{need.name} ({'; '.join(need.problems()) or need.how})": LOCAL_NAME.fullmatch(name) is None
-        for name, need in ((name, _make_encoder_requirement(name)) for name in names)
-        if not need.is_here()
-    }
+    missing = [need for need in map(_make_encoder_requirement, names) if not need.is_here()]
     if missing:
-        remedy = "; repro fetch with the same arguments downloads it, HF_HOME sets the folder of the cache"
-        raise ValueError(f"missing or incomplete: {', '.join(missing)}{remedy if any(missing.values()) else ''}")
+        listed = ", ".join(f"{need.name} ({'; '.join(need.problems()) or need.how})" for need in missing)
+        remedy = "repro fetch with the same arguments downloads those of the hub, HF_HOME sets the folder of the cache"
+        raise ValueError(f"missing or incomplete: {listed}; {remedy}")
 
 
 def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ from repro.storage.paths import get_corpora_folder, get_local_records, get_publi
 from repro.text import format_spans, shorten
 
 RECORDS = (get_local_records, get_published_records)
-MAX_RUNS = 50_000
 FILE_ENDING = ".json"
 MAX_SELECTOR_CHARACTERS = 80
 ID_PREFIX = re.compile(r"[0-9a-f]{1,12}")
@@ -150,15 +149,11 @@ def read_runs(path: Path) -> list[Run]:
     """
     content = read_json(path)
     rows = content.get("missing") if isinstance(content, Mapping) else content
-    listed = rows if isinstance(rows, list) else []
-    invalid = [number for number, row in enumerate(listed, 1) if not (isinstance(row, Mapping) and "scale" in row)]
-    if not isinstance(rows, list) or invalid:
-        location = f"{shorten(path)}, run {invalid[0]} of {len(listed)}" if invalid else shorten(path)
-        raise ValueError(f'{location}: expected a list of objects with a scale, like {{"scale": "desk", "seed": 1}}')
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) and "scale" in row for row in rows):
+        expected = 'a list of objects with a scale, like {"scale": "desk", "seed": 1}'
+        raise ValueError(f"{shorten(path)}: expected {expected}")
     if not rows:
         raise ValueError(f"{shorten(path)} lists no runs")
-    if len(rows) > MAX_RUNS:
-        raise ValueError(f"{path} lists {len(rows)} runs; at most {MAX_RUNS} are allowed: split it into several")
     return _pin_imported_content([_parse_run(row, f"{path}, run {number}") for number, row in enumerate(rows, 1)])
 
 
@@ -173,9 +168,10 @@ def find_run_by_id(prefix: str) -> Run:
     """
     # Several sources may know the same run, so they are merged by id before the count.
     matches: dict[str, Run] = {}
-    for list_runs in (_list_recorded_runs, _list_planned_runs, _list_launched_runs, _list_declared_runs):
+    for list_runs in (_list_recorded_runs, _list_launched_runs, _list_planned_runs):
         if list_runs is not _list_planned_runs or not matches:
-            matches |= {identifier: run for identifier, run in list_runs(prefix) if identifier.startswith(prefix)}
+            matches |= dict(list_runs(prefix))
+    matches = {id: run for id, run in (_identify_declared_runs() | matches).items() if id.startswith(prefix)}
     if len(matches) != 1:
         reason = f"it begins the ids of {sorted(matches)[:5]}" if matches else "no run has this id"
         raise ValueError(f"run {prefix!r}: {reason}; `repro plan` and `repro status` show the ids")
@@ -206,10 +202,6 @@ def _list_planned_runs(prefix: str) -> IdentifiedRuns:
         for path in (folder / f"{folder.name}-{scale}.json" for scale in ORDER):
             with suppress(ValueError):
                 yield from [(run_id(run), run) for run in read_runs(path)]
-
-
-def _list_declared_runs(prefix: str) -> IdentifiedRuns:
-    yield from _identify_declared_runs().items()
 
 
 @cache

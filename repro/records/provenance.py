@@ -40,48 +40,32 @@ RUN_SOURCES = (*(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS)), "rep
 
 
 def _run_git(*arguments: str) -> str:
-    """Return the output of a git command. Bytes that are not UTF-8 are escaped, as in file names.
+    """Return the output of a git command.
 
     Raises OSError if git is missing, CalledProcessError if it fails for this checkout.
     """
     result = subprocess.run(["git", "-C", str(CHECKOUT), *arguments], capture_output=True, check=True)
-    return result.stdout.decode(errors="surrogateescape")
+    return result.stdout.decode(errors="replace").strip()
 
 
 def get_code_identity() -> dict[str, Any]:
-    """Return the commit and a hash of the uncommitted changes in `RUN_SOURCES`, new files included.
+    """Return the commit, and the digest of the source if `RUN_SOURCES` have uncommitted changes, new files included.
 
-    The hash is None if the checkout is clean. A copy without git history (installed, or an unpacked archive) returns
+    The digest is None if the checkout is clean. A copy without git history (installed, or an unpacked archive) returns
     the commit that it was built from. If git fails, there is no commit, and the field "git" has its message.
     """
     # without this check git would search the parent folders and return the commit of an unrelated project
     if not (CHECKOUT / ".git").exists():
         return _read_build_commit()
     try:
-        commit = _run_git("rev-parse", "HEAD").strip()
-        # `git diff` does not show untracked files, so their contents are added.
-        changes = _run_git("diff", "HEAD", "--", *RUN_SOURCES) + _read_untracked_source()
+        commit = _run_git("rev-parse", "HEAD")
+        changes = _run_git("status", "--porcelain", "--", *RUN_SOURCES)
     except subprocess.CalledProcessError as error:
         message = " ".join(error.stderr.decode(errors="replace").split())
         return {"commit": None, "uncommitted_sha256": None, "git": message or str(error)}
     except OSError as error:
         return {"commit": None, "uncommitted_sha256": None, "git": f"git cannot be started ({error.strerror})"}
-    digest = hashlib.sha256(changes.encode(errors="surrogateescape")).hexdigest()[:12]
-    return {"commit": commit, "uncommitted_sha256": digest if changes else None}
-
-
-def _read_untracked_source() -> str:
-    """Return the names and contents of untracked files in `RUN_SOURCES`.
-
-    A new module in experiments/ and a new manifest of a corpus change runs by their presence.
-    """
-    names = _run_git("ls-files", "--others", "--exclude-standard", "-z", "--", *RUN_SOURCES)
-    sources = []
-    for name in filter(None, names.split("\0")):
-        # a broken link, or removed in the meantime
-        with suppress(OSError):
-            sources.append(f"{name}\n{(CHECKOUT / name).read_bytes().decode(errors='surrogateescape')}")
-    return "".join(sources)
+    return {"commit": commit, "uncommitted_sha256": compute_source_digest() if changes else None}
 
 
 def compute_source_digest() -> str:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from repro.report.artefacts import judgements
 from repro.report.tables import format_effect, format_in_unit, format_seeds, list_remarks
-from repro.spec import (
-    Claim,
-    Correlation,
-    Equivalence,
-    Experiment,
-    Interaction,
-    Order,
-    Run,
-    Term,
-    Trend,
-    Value,
-)
+from repro.spec import Claim, Correlation, Equivalence, Experiment, Interaction, Order, Run, Term, Trend, Value
 from repro.spec.artefact import get_rows
 from repro.spec.registry import experiments
 from repro.spec.selectors import get_display_unit
@@ -30,7 +19,7 @@ VERDICT_MEANINGS = {
     "HOLDS (small)": "every interval lies beyond the threshold on the claimed side, and inside ±δ",
     "DIFFERS": "an interval lies beyond the threshold, on the other side",
     "SMALL": "every interval lies inside ±δ, and not beyond the threshold",
-    "OPEN": "an interval includes the threshold",
+    "OPEN": "an interval includes the threshold, or p is not significant after Holm",
     "tentative": "effect and interval only, no word",
     "descriptive": "effects only, no word",
     "not run": "records are missing",
@@ -57,10 +46,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
     experiment, claim = find_claim(id)
     judged = next(judgement for judgement in judgements(experiment, scale) if judgement.claim.id == claim.id)
     unit = judged.unit.name or claim.unit.name
-    meaning = VERDICT_MEANINGS[judged.verdict]
     rows = [("our question" if claim.is_ours else "the paper", f"{claim.statement} ({claim.source})")]
-    if judged.is_opened_by_holm:
-        meaning = f"the interval excludes the threshold, but p is {judged.p:.2g} after Holm"
     rows.append(("threshold", f"{f'{claim.threshold} {unit}'.rstrip()}: {claim.because}"))
     names = name_comparisons(claim, experiment, scale)
     for name, comparison in zip(names, judged.comparisons, strict=False):
@@ -76,11 +62,10 @@ def explain_claim(id: str, scale: str) -> list[str]:
         rows += [("note", note) for note in filter(None, (claim.caveat, judged.note))]
     if judged.yours:
         rows.append(("yours", f"{', '.join(format_in_unit(effect, judged.unit) for effect in judged.yours)} {unit}"))
-    return [f"{claim.id} at {scale}: {judged.verdict}: {meaning}", *_format_rows(rows)]
-
-
-def _format_rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    return (f"  {label:<14}{text}" for label, text in rows)
+    return [
+        f"{claim.id} at {scale}: {judged.verdict}: {VERDICT_MEANINGS[judged.verdict]}",
+        *(f"  {label:<14}{text}" for label, text in rows),
+    ]
 
 
 def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> Iterator[tuple[str, str]]:

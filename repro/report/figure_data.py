@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from statistics import fmean
 from typing import Any
 
 from repro.records.store import Record
@@ -127,7 +128,7 @@ def _get_part_name(figure: Figure, record: Record, point: dict[str, Any]) -> dic
 
 def get_axis_columns(figure: Figure) -> tuple[str, ...]:
     """Return the names of the plotted columns, the value column last."""
-    return tuple(dict.fromkeys(name for name in (figure.hue, figure.mark, figure.x, figure.y, figure.cell) if name))
+    return tuple(dict.fromkeys(name for name in (figure.hue, figure.x, figure.y, figure.cell) if name))
 
 
 def get_value_column(figure: Figure) -> str:
@@ -187,10 +188,7 @@ def _get_value(figure: Figure, name: str, series: Row, record: Record, point: di
 
 
 def make_figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
-    """Return a figure as a table of means over seeds per axis position, or of single dots for a scatter plot.
-
-    A position without records has a dash.
-    """
+    """Return a figure as a table of means over seeds per axis position, or of single dots for a scatter plot."""
     by_source = {"published": published, "yours": yours}
     rows = {source: list_figure_rows(figure, runs, records) for source, records in by_source.items() if records}
     return make_rows_view(figure, runs, rows)
@@ -202,34 +200,23 @@ def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Seque
     labels = [format_column_label(figure, name) for name in position_columns]
     header = ("series", *labels, "origin", "seeds", format_column_label(figure, value_column))
     lines: list[tuple[str, ...]] = []
-    num_expected = _count_expected_seeds(figure, runs)
     for source, source_rows in rows.items():
-        cells: dict[tuple[str, ...], list[tuple[int, float]]] = {position: [] for position in num_expected}
+        cells: dict[tuple[str, ...], dict[int, list[float]]] = {}
         for row in source_rows:
             position = (row["series"], *(format_axis_text(row[name]) for name in position_columns))
-            cells.setdefault(position, []).append((row["seed"], row[value_column]))
+            cells.setdefault(position, {}).setdefault(row["seed"], []).append(row[value_column])
         for position in _sort_positions(cells):
-            seeds, mean = _format_seeds_and_mean(figure, cells[position], num_expected.get(position))
-            lines.append((*position, source, seeds, mean))
+            means = list(map(fmean, cells[position].values()))
+            lines.append((*position, source, str(len(means)), format_mean(means, _choose_decimals(figure, means))))
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
     notes = format_spread_note(lines) if lines or not runs else (format_no_records_note(figure.name, runs[0].scale),)
     return View(title, header, tuple(lines), notes, "l" * (len(header) - 2) + "rr")
 
 
-def _format_seeds_and_mean(
-    figure: Figure, values: list[tuple[int, float]], num_expected: int | None
-) -> tuple[str, str]:
-    """Return the number of seeds and the mean over them of pairs of seed and value, as text."""
-    by_seed: dict[int, list[float]] = {}
-    for seed, value in values:
-        by_seed.setdefault(seed, []).append(value)
-    seeds = str(len(by_seed)) if num_expected is None else f"{len(by_seed)}/{num_expected}"
-    means = [sum(repeated) / len(repeated) for repeated in by_seed.values()]
+def _choose_decimals(figure: Figure, means: Iterable[float]) -> int:
     if figure.factor >= 100:
-        decimals = 1
-    else:
-        decimals = 0 if all(float(mean).is_integer() for mean in means) else 3
-    return seeds, format_mean(means, decimals)
+        return 1
+    return 0 if all(map(float.is_integer, map(float, means))) else 3
 
 
 def _get_position_columns(figure: Figure) -> tuple[str, ...]:
@@ -251,19 +238,6 @@ def _rank_texts(texts: Iterable[str]) -> dict[str, int]:
     with suppress(ValueError):
         distinct = sorted(distinct, key=lambda text: math.inf if text == ABSENT else float(text))
     return {text: rank for rank, text in enumerate(distinct)}
-
-
-def _count_expected_seeds(figure: Figure, runs: Sequence[Run]) -> dict[tuple[str, ...], int]:
-    """Return the number of requested seeds per position, or an empty dictionary if an axis is not a field of the run."""
-    names = _get_position_columns(figure)
-    if not all(name in FIELDS for name in names):
-        return {}
-    seeds: dict[tuple[str, ...], set[int]] = {}
-    for series in series_at(figure, runs):
-        for run in filter(series.runs.matches, runs):
-            values = [None if run.architecture in REFERENCES else getattr(run, name) for name in names]
-            seeds.setdefault((series.label, *map(format_axis_text, values)), set()).add(run.seed)
-    return {position: len(position_seeds) for position, position_seeds in seeds.items()}
 
 
 def format_axis_text(value: Any) -> str:

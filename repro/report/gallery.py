@@ -21,11 +21,10 @@ from repro.report.artefacts import load_records, make_artefact_views
 from repro.report.figure_data import describe_claim_seeds, list_figure_rows
 from repro.report.formats import as_markdown
 from repro.report.names import format_heading, format_title, split_name
-from repro.report.tables import get_metric_path
 from repro.report.view import View
-from repro.spec import TRAINED, Column, Exhibit, Experiment, Figure, Row, Run, Table
+from repro.spec import Exhibit, Experiment, Figure, Run, Table
 from repro.spec.artefact import MAIN
-from repro.spec.registry import experiments, find_experiment, load_main_artefacts
+from repro.spec.registry import experiments, find_experiment, load_front_page
 from repro.storage.digests import hash_python_files
 from repro.storage.paths import CHECKOUT, SOURCES
 
@@ -36,7 +35,7 @@ SCALES = ("desk", "lab", MINI)
 MAX_ROWS, MAX_OWN_ROWS = 24, 12
 """Largest number of rows of a table on the page, and of one of our own. Longer tables are available by `show`."""
 FIELDS = (
-    *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log", "mark"),
+    *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log"),
     *("is_panelled", "is_paired"),
 )
 
@@ -102,7 +101,7 @@ def make_gallery(paper: str = MAIN) -> str:
     """
     findings = load_findings()
     scales = {figure.name: scale for _, figure, scale, _ in iter_gallery_figures(paper)}
-    main = {each.number: each for each in map(find_experiment, load_main_artefacts())}
+    main = {each.number: each for each in map(find_experiment, load_front_page()["main_artefacts"])}
     others = [each for each in experiments() if each.paper == paper and each.number not in main]
     groups = {"": others}
     if paper == MAIN:
@@ -198,8 +197,8 @@ def list_gain_rows(
 
     A result row has "row", "seed", "gain" and "paper". The gain is the difference in the column `label` from the first
     row at the same seed, in the unit of the column. "paper" is the same difference as printed, or None. The first row
-    is the first with a printed value. Rows under another context and rows without all records are skipped. So are rows
-    without a printed value that share too few of `seeds` (the seeds of the claims) with the first row.
+    is the first with a printed value. Rows under another context are skipped. So are rows without a printed value that
+    share too few of `seeds` (the seeds of the claims) with the first row.
 
     Raises:
         ValueError: if the table has no such column, or the paper prints no row.
@@ -208,26 +207,20 @@ def list_gain_rows(
     printed = [row for row in table.rows if label in row.paper]
     if column is None or not printed:
         raise ValueError(f"{table.name} has no column {label!r} that the paper prints; choose another")
-    first, by_run = printed[0], {record.run: record for record in records}
-    reference = _map_by_seed(column, first, runs, by_run)
+    first = printed[0]
+    others = [replace(row, minus=first) for row in table.rows if row is not first and row.context == "own"]
+    axes: dict[str, Any] = {"x": "seed", "y": column.value, "x_label": "", "y_label": "", "factor": column.factor}
+    figure = Figure(name=table.name, caption="", kind="gains", series=tuple(others), **axes)
+    gains: dict[str, list[dict[str, Any]]] = {}
+    for gain in list_figure_rows(figure, runs, records):
+        if gain["seed"] in seeds:
+            gains.setdefault(gain["series"], []).append(gain)
     lines: list[dict[str, Any]] = []
-    scale = runs[0].scale if runs else ""
-    shown = [row for row in table.rows if row.context == "own" and (not row.scales or scale in row.scales)]
-    for row in (row for row in shown if row is not first):
+    for row in others:
         paper = row.paper[label] - first.paper[label] if label in row.paper else None
-        values = _map_by_seed(column, row, runs, by_run)
-        shared = sorted(values.keys() & reference.keys() & set(seeds))
-        if paper is None and len(shared) < MIN_SEEDS:
-            continue
-        lines += [
-            {"row": row.label, "seed": seed, "gain": values[seed] - reference[seed], "paper": paper} for seed in shared
-        ]
+        members = gains.get(row.label, [])
+        if paper is not None or len(members) >= MIN_SEEDS:
+            lines += [
+                {"row": row.label, "seed": each["seed"], "gain": each[column.value], "paper": paper} for each in members
+            ]
     return first.label, lines
-
-
-def _map_by_seed(column: Column, row: Row, runs: Sequence[Run], by_run: dict[Run, Record]) -> dict[int, float]:
-    """Return the value of a row by seed, or an empty dictionary unless all its runs are trained and recorded."""
-    row_runs = [run for run in runs if row.runs.matches(run)]
-    if not all(run in by_run and run.architecture in TRAINED for run in row_runs):
-        return {}
-    return {run.seed: by_run[run].metrics[get_metric_path(column.value, run)] * column.factor for run in row_runs}

@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from repro.data.mined.many import read_packages
-from repro.report.artefacts import judgements
-from repro.report.coverage import make_coverage_table
+from repro.report.artefacts import judgements, load_records
 from repro.report.formats import as_markdown, as_markdown_table
 from repro.report.gallery import make_gallery
-from repro.report.tables import (
-    format_effect,
-    format_effect_range,
-    group_by_paper,
-    make_claims_view,
-    sort_judgements,
-)
+from repro.report.tables import format_effect, format_effect_range, group_by_paper, make_claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
-from repro.spec.registry import experiments, list_experiment_files, load_headlines
+from repro.spec.identity import get_setting_id
+from repro.spec.registry import experiments, list_experiment_files, load_front_page
+from repro.spec.scales import ORDER
 from repro.statistics.judge import DESCRIPTIVE, TENTATIVE, Judgement
 from repro.storage.paths import CHECKOUT, SOURCES
-from repro.text import ABSENT
+from repro.text import ABSENT, count_noun
 
 CLAIM_ID = re.compile(r"(?<![\w.#`\[])[A-Za-z]+\d*\.[a-z](?![\w.])")
 """The id of a claim within a text, which is no link yet."""
 
 
 def make_artefact_table() -> str:
-    """Return a Markdown table with a row per experiment: artefacts, title, claims and file.
+    """Return a Markdown table with a row per experiment: artefacts, title, scales with records, claims and file.
 
     Experiments of companion papers come last, below a row with the title of the paper.
     """
     lines: list[tuple[str, ...]] = []
     for paper, title in PAPERS.items():
         rows = [_format_artefact_line(experiment) for experiment in experiments() if experiment.paper == paper]
-        heading = [(f"**{title}**", "", "", "")] if rows and paper != MAIN else []
+        heading = [(f"**{title}**", "", "", "", "")] if rows and paper != MAIN else []
         lines += heading + rows
-    return as_markdown_table(("artefacts", "what is shown", "claims", "declared in"), lines)
+    return as_markdown_table(("artefacts", "what is shown", "replicated at", "claims", "declared in"), lines)
 
 
 def make_package_table() -> str:
@@ -61,7 +57,30 @@ def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
     (path,) = (CHECKOUT / file for file in list_experiment_files() if file.name.startswith(prefix))
     names = ", ".join(f"`{name}`" for name in experiment.artefact_names)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-    return names, experiment.title, claims, f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})"
+    return (
+        names,
+        experiment.title,
+        describe_status(experiment),
+        claims,
+        f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})",
+    )
+
+
+def describe_status(experiment: Experiment) -> str:
+    """Return the scales with published records and the largest number of seeds, or that there are none."""
+    parts = []
+    for scale in ORDER:
+        runs = experiment.runs(scale) if scale in experiment.scales else ()
+        scale_runs = [run for run in runs if run.scale == scale]
+        records = load_records(scale_runs, "published") if scale_runs else []
+        if not records:
+            continue
+        num_settings = len({get_setting_id(run) for run in scale_runs})
+        num_seeds = Counter(get_setting_id(record.run) for record in records)
+        share = "" if len(num_seeds) == num_settings else f", {len(num_seeds)} of {num_settings} settings"
+        seeds = max(num_seeds.values())
+        parts.append(f"{scale} ({count_noun(seeds, 'seed')}{share})")
+    return ", ".join(parts) or "declared, not run"
 
 
 def make_headlines_view(judged: Mapping[str, Sequence[Judgement]], page: str = "") -> View:
@@ -71,7 +90,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]], page: str = "
     """
     by_scale = [{judgement.claim.id: judgement for judgement in ledger} for ledger in judged.values()]
     rows = []
-    for headline in load_headlines():
+    for headline in load_front_page()["headline"]:
         effects = [_format_first_effect([by_id.get(id) for id in headline["claims"]], page) for by_id in by_scale]
         rows.append((headline["statement"], headline["paper"] or ABSENT, *effects))
     header = ("", "paper", *judged)
@@ -111,9 +130,8 @@ SOURCE_BLOCKS = {
     ("summary", RESULTS): lambda: SUMMARY.read_text("utf-8").replace(f"({RESULTS}#", "(#"),
     ("artefacts", "docs/ARTEFACTS.md"): lambda: link_claims(make_artefact_table()),
     ("packages", "docs/PACKAGES.md"): make_package_table,
-    ("coverage", "docs/COVERAGE.md"): make_coverage_table,
 }
-"""Blocks that depend on source code only."""
+"""Blocks that depend on source code, and on the runs that have records."""
 
 
 def read_summary() -> tuple[str, list[str]]:

@@ -23,8 +23,6 @@ MIN_QUERIES = 50
 CHART_WIDTH = 40
 WHITENED = ", whitened"
 """End of the name of a system whose vectors are whitened by the corpus."""
-MEMORIZED_LOSS = 0.05
-"""Training loss in nats below which more steps on the same pairs hardly help."""
 
 
 @dataclass(frozen=True)
@@ -169,30 +167,15 @@ def _list_notes(references: Sequence[System]) -> list[str]:
 
 
 def _list_hints(best: System, better: Sequence[System]) -> list[str]:
-    """Return hints from the training loss, the start weights and the number of queries."""
-    run, loss = best.record.run, best.record.metrics.get("train/loss")
-    kept_weights = best.record.provenance.get("training", {}).get("kept_weights")
-    hints = []
-    if len(best.values_Q) < MIN_QUERIES:
-        hints.append(
-            f"{count_noun(len(best.values_Q), 'query', 'queries')} give wide intervals: hold out or judge more"
-        )
-    if better and run.start not in ("random", "words"):
+    """Return hints from the number of queries and the start weights."""
+    num_queries, hints = len(best.values_Q), []
+    if num_queries < MIN_QUERIES:
+        hints.append(f"{count_noun(num_queries, 'query', 'queries')} give wide intervals: hold out or judge more")
+    if better and best.record.run.start not in ("random", "words"):
         hints.append(f"search with {better[0].label} until the model has learned more from further pairs")
     elif better:
         # not only the field `start`, which needs another learning rate too
         hints.append("start from a pretrained encoder: import the pairs again with --scale mini")
-    if better and kept_weights and kept_weights["step"] < best.record.provenance["training"]["num_steps"]:
-        hints.append(
-            f"the loss on the pairs set apart was lowest after step {kept_weights['step']}: more pairs would help, more steps "
-            "would not"
-        )
-    elif better and loss is not None:
-        if loss < MEMORIZED_LOSS:
-            hints.append(f"the training loss is {loss:.3f}: more pairs would help, more steps would not")
-        else:
-            name = "num_epochs" if run.num_steps is None else "num_steps"
-            hints.append(f"the training loss is still {loss:.2f}: a larger {name} would help")
     return [f"  hint: {hint}" for hint in hints]
 
 

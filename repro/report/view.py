@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from repro.text import ABSENT, MINUS, format_number
@@ -49,12 +49,9 @@ class View:
             return View(self.title, (), (), self.notes if self.notes and not self.rows else (*self.notes, message))
         empty = [name for name, cells in zip(self.header, columns, strict=True) if ABSENT in cells <= {ABSENT, ""}]
         notes = (f"Columns without a value are omitted: {', '.join(empty)}",) if empty else ()
-        return replace(self.with_columns(filled), notes=(*self.notes, *notes))
-
-    def with_columns(self, indices: Sequence[int]) -> View:
-        """Return the view with some of its columns and without notes."""
-        header, *rows = (tuple(cells[index] for index in indices) for cells in (self.header, *self.rows))
-        return View(self.title, header, tuple(rows), align="".join(self.alignment[index] for index in indices))
+        header, *rows = (tuple(cells[index] for index in filled) for cells in (self.header, *self.rows))
+        align = "".join(self.alignment[index] for index in filled)
+        return View(self.title, header, tuple(rows), (*self.notes, *notes), align)
 
 
 NO_ROWS, NO_VALUES = "There is nothing to show.", "No row has a value."

@@ -89,7 +89,6 @@ class Figure:
     parts: tuple[str, ...] = ()  # with points: the nouns for each `*`, by default a dataset
     # with points: the record that x is read from, instead of the series' own
     x_of: RunFilter | None = None
-    mark: str = ""  # dots: the field of the run that selects their shape
     is_panelled: bool = False  # scatter: one panel per series
     is_paired: bool = False  # lines: the difference from the first x of the same line and seed
     # with points: the record's rows of text (part1, name) that fill the column "name"

@@ -8,14 +8,7 @@ from datetime import date
 from typing import ClassVar
 
 from repro.spec.run import Run, check_fields
-from repro.spec.selectors import (
-    POINTS,
-    ByScale,
-    Term,
-    Unit,
-    check_choice,
-    get_display_unit,
-)
+from repro.spec.selectors import POINTS, ByScale, Term, Unit, get_display_unit
 
 Pair = tuple[Term, Term]
 DEFAULT_SEEDS = (1, 2, 3, 4, 5)
@@ -222,7 +215,8 @@ class Correlation(Directed):
         """Raise ValueError for an unknown field, and for unknown points."""
         super().__post_init__()
         check_fields(filter(None, (self.within,)), f"claim {self.id}")
-        check_choice(f"claim {self.id}", "points", self.points, POINTS)
+        if self.points not in POINTS:
+            raise ValueError(f"claim {self.id}: points={self.points!r} is unknown; choose one of {list(POINTS)}")
 
     @property
     def terms(self) -> tuple[Term, ...]:

@@ -66,19 +66,8 @@ def _check_experiment(experiment: Experiment, earlier: Sequence[Experiment]) -> 
         raise ValueError(f"number {experiment.number} is declared by more than one experiment: choose another")
 
 
-def load_headlines() -> list[dict[str, Any]]:
-    """Return the headlines of the results: each has a statement, the number of the paper, and the ids of claims."""
-    headlines: list[dict[str, Any]] = _read_headlines_file()["headline"]
-    return headlines
-
-
-def load_main_artefacts() -> list[str]:
-    """Return the names of the artefacts that come first on the results page."""
-    names: list[str] = _read_headlines_file()["main_artefacts"]
-    return names
-
-
-def _read_headlines_file() -> dict[str, Any]:
+def load_front_page() -> dict[str, Any]:
+    """Return the "main_artefacts", and each "headline": a statement, the number of the paper, and the ids of claims."""
     return tomllib.loads((SOURCES / "experiments" / "headlines.toml").read_text("utf-8"))
 
 
@@ -91,13 +80,10 @@ def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure | Exhi
 
 
 @cache
-def _papers() -> dict[str, str]:
-    return {claim.id: experiment.paper for experiment in experiments() for claim in experiment.claims}
-
-
 def find_paper(claim_id: str) -> str:
     """Return the paper of a claim. The default is the paper of this suite."""
-    return _papers().get(claim_id, MAIN)
+    papers = {claim.id: experiment.paper for experiment in experiments() for claim in experiment.claims}
+    return papers.get(claim_id, MAIN)
 
 
 def find_experiment(name: str) -> Experiment:

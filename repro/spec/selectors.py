@@ -107,9 +107,3 @@ def get_display_unit(metric: str) -> Unit:
     if metric.startswith("spread/"):
         return Unit("distance", decimals=3)
     return Unit("cosine", decimals=3) if metric.startswith(COSINES) else POINTS_OF_100
-
-
-def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ValueError if a value is not one of the choices, and list them. `owner` has the field `name`."""
-    if value not in choices:
-        raise ValueError(f"{owner}: {name}={value!r} is unknown; choose one of {list(choices)}")

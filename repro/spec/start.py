@@ -1,10 +1,10 @@
 """Local encoders of a run: the start of its weights, its surrogate and its filter model.
 
-A run names a local encoder as NAME@DIGEST: the folder's name, and the first twelve hex digits of the sha256 of its
-weights. For a surrogate or filter model, the digest covers all files. The path is stored outside the run, in
-`encoders/NAME@DIGEST.json`, with the sha256 of every file that can change a result. An encoder whose files have changed
-is refused. So is a start whose special tokens differ from its configuration. Weights that differ from it are refused when
-they are loaded (`repro.model.start`), and a vocabulary of another size before training (`repro.train.setup`).
+A run names a local encoder as NAME@DIGEST: the folder's name, and the first twelve hex digits of the sha256 of its files'
+digests. The path is stored outside the run, in `encoders/NAME@DIGEST.json`, with the sha256 of every file that can change a
+result. An encoder whose files have changed is refused. So is a start whose special tokens differ from its configuration.
+Weights that differ from it are refused when they are loaded (`repro.model.start`), and a vocabulary of another size before
+training (`repro.train.setup`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,12 +156,10 @@ def register_encoder(folder: Path, *, is_start: bool) -> Encoder:
 
     Args:
         folder: The folder.
-        is_start: Whether a run starts from its weights, whose digest is in the name. The name of a surrogate or filter
-            model, which sentence-transformers loads, has a digest of all files.
+        is_start: Whether a run starts from its weights, so that its sizes and its tokenizer matter.
 
     Raises:
-        ValueError: if the folder is not such an encoder, or if another file differs from the one that was first stored
-            with the same name and weights.
+        ValueError: if the folder is not such an encoder.
     """
     folder = folder.expanduser().resolve()
     if not folder.is_dir():
@@ -171,21 +169,14 @@ def register_encoder(folder: Path, *, is_start: bool) -> Encoder:
     if is_start:
         _check_tokenizer(folder)
     digests = _hash_files(folder)
-    weights = [name for name in digests if name.endswith(".safetensors")]
-    named = ([WEIGHTS] if WEIGHTS in weights else weights) if is_start else list(digests)
-    if not named:
+    if not any(name.endswith(".safetensors") for name in digests):
         raise ValueError(f"{shorten(folder)}: there is no {WEIGHTS} in this folder")
-    digest = digests[named[0]]
-    if len(named) > 1 or not is_start:
-        # of several files, the name contains a digest of their digests
-        digest = hashlib.sha256("".join(f"{digests[name]}  {name}\n" for name in named).encode()).hexdigest()
+    digest = hashlib.sha256("".join(f"{digests[name]}  {name}\n" for name in digests).encode()).hexdigest()
     encoder = Encoder(name=_make_name(folder, digest), path=str(folder), files=digests, **sizes)
     registered = find_encoder(encoder.name)
-    if registered is not None and (changed := _find_changed_file(registered, digests)):
-        raise ValueError(
-            f"{folder / changed} is not the file that {encoder.name} was first used with, from {registered.path}: put "
-            "that one back, or copy the files to a folder of another name, which makes it another encoder"
-        )
+    if registered is not None and not is_start:
+        # A run may also start from it.
+        encoder = replace(registered, path=encoder.path)
     if registered != encoder:
         write_json(_get_entry_path(encoder.name), asdict(encoder))
     return encoder

@@ -27,14 +27,7 @@ from repro.records.store import Record
 from repro.spec import TRAINED, Claim, Correlation, Directed, Equivalence, Run, Term, Unit, Value
 from repro.spec.scales import get_scale
 from repro.statistics.bootstrap import compute_interval
-from repro.statistics.contrasts import (
-    MEAN_NDCG,
-    Contrast,
-    Evidence,
-    MissingRunsError,
-    build_contrasts,
-    find_runs,
-)
+from repro.statistics.contrasts import MEAN_NDCG, Contrast, Evidence, MissingRunsError, build_contrasts, find_runs
 from repro.statistics.units import AbsentDatasetError, average_by_part
 
 ALPHA = 0.05
@@ -61,10 +54,6 @@ class Comparison:
         if self.low is None or self.high is None:
             return False
         return self.low > threshold if sign > 0 else self.high < threshold
-
-    def excludes(self, threshold: float) -> bool:
-        """Return whether the interval lies on one side of a threshold."""
-        return self.is_beyond(threshold, 1) or self.is_beyond(threshold, -1)
 
     def is_inside(self, delta: float | None) -> bool:
         """Return whether the interval lies inside ±delta."""
@@ -123,13 +112,6 @@ class Judgement:
             "blind": self.blind.as_dict(factor) if self.blind else None,
             "yours": _scale(self.yours, factor),
         }
-
-    @property
-    def is_opened_by_holm(self) -> bool:
-        """Whether the claim is OPEN although its intervals exclude the thresholds, since p is not significant."""
-        thresholds = _get_thresholds(self.claim)
-        excluded = (comparison.excludes(threshold) for comparison in self.comparisons for threshold in thresholds)
-        return self.word == OPEN and self.p is not None and all(excluded)
 
 
 def _scale(value: Any, factor: float) -> Any:

@@ -255,14 +255,6 @@ def test_crossed_heatmap_survives_gaps(is_there: Callable[[dict[str, object]], b
     assert len(cells) == 4 and cells.count("–") == num_dashes
 
 
-def test_dots_have_their_mark() -> None:
-    figure, _ = plot(GRID, replace(HEATMAP, kind="dots", x="series", y="score", hue="batch_size", mark="cluster_size"))
-    clusters = [{row["score"] for row in GRID if row["cluster_size"] == size} for size in (2, 4, 8)]
-    assert sorted(map(sorted, collect_faint_marks(figure).values())) == sorted(map(sorted, clusters))
-    labels = [label for label in read_legend(figure) if label.startswith("cluster")]
-    assert labels == [f"cluster size {size}" for size in (2, 4, 8)]
-
-
 def test_means_have_intervals() -> None:
     axes = plot_axes(ROWS, replace(LINES, kind="dots", x_is_log=False))
     means = [1.5, 2.5, 4.5]

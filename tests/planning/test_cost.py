@@ -1,6 +1,5 @@
 """Estimates of time and memory follow from arithmetic and from the most similar records."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,16 +7,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from experiments.e04_batch_by_cluster import list_small_batches as list_runs_on_cpu
 from repro.data.own.imported import import_source
 from repro.data.pairs import read_pairs
 from repro.pipeline.corpora import make_corpus_stage
 from repro.planning import cost
-from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_missing_trainings, list_trainings
+from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_trainings
 from repro.planning.pairs import MINED, count_pairs
 from repro.planning.plan import make_plan
 from repro.records.store import Record, list_records, read_records, write_record
@@ -187,22 +184,6 @@ def test_plan_counts_trainings_without_weights(tmp_path: Path) -> None:
     assert count_planned_pairs() == 100, "its weights were pruned"
 
 
-def test_checkpoint_replaces_first_phase() -> None:
-    """A second phase that has started needs no first one. Only measure="steps" trains both from the start."""
-    run = base("smoke", num_steps=10, pretraining_corpus="desk", num_pretraining_steps=30)
-    steps, other = replace(run, measure="steps"), replace(run, learning_rate=0.001)
-    own, first = list_trainings(run)
-    assert list_missing_trainings(run) == list_missing_trainings(steps) == (own, first)
-    folder = run_folder(own)
-    folder.mkdir(parents=True)
-    save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": json.dumps({"step": 3})})
-    assert list_missing_trainings(run) == (own,) and list_missing_trainings(steps) == (own, first)
-    plan = make_plan([run, other], NO_RECORDS)
-    assert [planned.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
-    take_lease(folder / "training").release()
-    assert list_missing_trainings(run) == () and list_missing_trainings(steps) == (first,)
-
-
 def test_unknown_times_are_dashes() -> None:
     """Without a similar record, and for epochs of a corpus of unknown size."""
     bm25, by_epochs = base("small", architecture="bm25", sampler="random"), base("small", corpus="bge-full-data")
@@ -222,16 +203,6 @@ def test_evaluation_counts_by_context() -> None:
     trained = {get_training_id(single), get_training_id(replace(single, seed=1))}
     assert estimate(single, records, trained=trained).seconds == pytest.approx(10.0)
     assert estimate(replace(single, measure="shape"), records, trained=trained).seconds is None
-
-
-def test_impossible_gpu_count_is_named() -> None:
-    run = base("large", batches_a_step=8)
-    [line] = make_plan([run], NO_RECORDS, num_gpus=3).impossible
-    assert "a batch of 512 cannot be shared equally by 3 processes" in line and line.endswith("must divide 512 or 8")
-    assert not make_plan([run], NO_RECORDS, num_gpus=16).impossible
-    assert make_plan([run], NO_RECORDS, num_processes=3).impossible == (line,), "processes without GPUs"
-    [line] = make_plan([base("smoke", measure="steps")], NO_RECORDS, num_gpus=2).impossible
-    assert "measure='steps'" in line
 
 
 def test_imported_corpus_is_counted(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "first")
     monkeypatch.setattr(provenance, "CHECKOUT", root)
+    monkeypatch.setattr(provenance, "SOURCES", root)
+    monkeypatch.setattr(provenance, "PACKAGE", root / "repro")
     return root
 
 
@@ -68,7 +70,7 @@ def git(root: Path, *words: str) -> str:
 
 
 def hash_changes(checkout: Path, name: str, content: bytes) -> str | None:
-    """Write a file of the checkout and return the hash of all uncommitted changes."""
+    """Write a file of the checkout and return the digest of the uncommitted source."""
     (checkout / name).parent.mkdir(parents=True, exist_ok=True)
     (checkout / name).write_bytes(content)
     return get_code_identity()["uncommitted_sha256"]

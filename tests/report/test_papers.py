@@ -8,7 +8,6 @@ import pytest
 from figures.gains import gains_svg
 from figures.theme import recolour
 from repro.records.store import read_records, write_record
-from repro.report.coverage import iter_rows
 from repro.report.gallery import list_gain_rows
 from repro.report.markdown_pages import LEDGERS, add_anchors, link_claims
 from repro.report.sections import Line, ScaleReport, Section
@@ -57,20 +56,6 @@ def test_anchor_is_at_first_row() -> None:
     assert link_claims("T1.b, M2.a, e.g. README.md [T1.c](x)") == (
         "[T1.b](CLAIMS.md#T1.b), [M2.a](MRL.md#M2.a), e.g. README.md [T1.c](x)"
     )
-
-
-def test_coverage_lists_each_claim_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row lists the claims about its artefact, not those of the other artefacts of its experiment."""
-    monkeypatch.setattr("repro.report.coverage.describe_status", lambda experiment: "")
-    claims = {row[0]: row[-1] for row in iter_rows()}
-    assert claims["Figure 4"] == "F4.a" and claims["Figure 2"] == "F2.a" and claims["Figure 13"] == "F13.ab"
-    listed = [
-        f"{prefix}.{letter}"
-        for ids in claims.values()
-        for prefix, letters in re.findall(r"(\w+)\.(\w+)", ids)
-        for letter in letters
-    ]
-    assert len(listed) == len(set(listed)) > 100
 
 
 def list_texts(svg: str) -> list[str]:

@@ -27,7 +27,7 @@ from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
 from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick
 from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
-from repro.spec.registry import experiments, load_headlines
+from repro.spec.registry import experiments, load_front_page
 from repro.statistics.judge import Comparison, Judgement
 from repro.storage.paths import get_local_records
 from repro.text import format_number, format_seconds
@@ -237,7 +237,7 @@ def test_headlines_have_effects_per_scale() -> None:
     at_lab = [make_judgement("T1.b", "other scale")]
     view = make_headlines_view({"desk": at_desk, "lab": at_lab}, "CLAIMS.md")
     assert view.header == ("", "paper", "desk", "lab")
-    by_claim = dict(zip([headline["claims"][0] for headline in load_headlines()], view.rows, strict=True))
+    by_claim = dict(zip([headline["claims"][0] for headline in load_front_page()["headline"]], view.rows, strict=True))
     assert by_claim["T1.b"][1:] == ("+1.8", "[+1.46](CLAIMS.md#T1.b) (+1.36 to +1.56)", "–")
     assert by_claim["WH.a"][2] == "[+0.34](CLAIMS.md#WH.a) (+0.34 to +0.34) nats"
     assert by_claim["T1.d"][2] == "[+0.12 to +0.14](CLAIMS.md#T1.d)" and by_claim["T1.c"][2] == "–"

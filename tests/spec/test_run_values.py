@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repro.records.lookup import MAX_RUNS, read_runs
+from repro.records.lookup import read_runs
 from repro.spec import FIELDS, Run, base, format_widths, list_standard_widths, nested_widths
 from repro.spec.scales import SCALES
 from repro.spec.validation import RANGES, validate_value
@@ -98,12 +98,6 @@ def test_malformed_run_files_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"runs\.json") as caught:
         read_runs(write_file(folder / "runs.json", text))
     assert "\n" not in str(caught.value)
-
-
-def test_too_many_runs_are_refused(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "runs.json", [{"scale": "smoke", "seed": 1}] * (MAX_RUNS + 1))
-    with pytest.raises(ValueError, match=f"lists {MAX_RUNS + 1} runs"):
-        read_runs(path)
 
 
 def test_every_number_has_a_range() -> None:
