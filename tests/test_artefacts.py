@@ -31,15 +31,18 @@ G and GF are tables and figures of GTE, M are figures of MRL. Both are companion
 # Prefixes of the ids of our own claims.
 OWN_PREFIXES = ("AB", "CB", "CS", "own", "H", "E", "EL", "W", "WH", "D", "P", "PB", "SS", "FP", "UB", "CC", "GM", "PO")
 
-EXPERIMENTS = [pytest.param(experiment, id=experiment.artefact_names[0]) for experiment in experiments()]
+EXPERIMENTS = {experiment.artefact_names[0]: experiment for experiment in experiments()}
+# A figure of few runs is not slow. tests/cli/test_artefact_modules.py runs a table.
+MARKED = [
+    pytest.param(experiment, id=name, marks=() if name == "gte_figure2" else pytest.mark.slow)
+    for name, experiment in EXPERIMENTS.items()
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("experiment", MARKED)
 def test_every_artefact_runs_at_smoke(
     experiment: Experiment, shared_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Slow: trains the smoke runs of every experiment."""
     for number, name in enumerate(experiment.artefact_names):
         monkeypatch.setattr(sys, "argv", [f"repro.{name}", "--scale", "smoke"])
         assert run_artefact_module(name) == 0, capsys.readouterr().err
@@ -53,7 +56,7 @@ def test_every_artefact_runs_at_smoke(
     assert_golden(experiment.artefact_names[0], shared_home / "records", expected)
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_every_experiment_covers_its_scales(experiment: Experiment) -> None:
     """Claims and series have runs. A series that matches no run would be missing from its figure without a message."""
     figures = [artefact for artefact in experiment.artefacts if isinstance(artefact, Figure)]
