@@ -15,7 +15,6 @@ from repro.batches.cluster import (
     cluster_part,
     join_clusters,
     list_sampled_domains,
-    load_clusters,
 )
 from repro.storage.stages import Part
 from tests.batches.planted import normalise, plant_pairs
@@ -47,13 +46,6 @@ def test_planted_topics_are_recovered() -> None:
     clusters = cluster_pairs(queries, documents, np.zeros(240, dtype=np.int32), cluster_size=10, seed=0)
     topic_clusters = {(topic, cluster) for topic, cluster in zip(topics, clusters.assignment_N, strict=True)}
     assert len(topic_clusters) == len(clusters.centroids_KD) >= 6
-
-
-def test_both_halves_are_points() -> None:
-    """The centroid of a single cluster is the mean of all pairs in both orders."""
-    pairs = draw_pairs(60)
-    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), cluster_size=60, seed=0).centroids_KD
-    np.testing.assert_allclose(centroids[0], stack_both_orders(*pairs).mean(0), atol=1e-6)
 
 
 def test_every_point_is_fitted() -> None:
@@ -190,14 +182,6 @@ def test_no_cluster_is_empty() -> None:
     clusters = cluster_pairs(*pairs, np.zeros(400, dtype=np.int32), cluster_size=4, seed=0)
     assert np.bincount(clusters.assignment_N, minlength=len(clusters.centroids_KD)).min() > 0
     assert clusters.assignment_N.dtype == clusters.domain_of_cluster_K.dtype == np.int32
-
-
-def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
-    clusters = cluster_pairs(*draw_pairs(40), np.zeros(40, dtype=np.int32), cluster_size=8, seed=0)
-    clusters.save(tmp_path)
-    for name, array in vars(load_clusters(tmp_path)).items():
-        np.testing.assert_array_equal(array, getattr(clusters, name))
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.npy" for name in vars(clusters))
 
 
 def test_impossible_cluster_size_is_refused() -> None:

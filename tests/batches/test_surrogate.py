@@ -98,15 +98,6 @@ def test_gpu_batches_hold_tokens(minilm: MiniLM, monkeypatch: pytest.MonkeyPatch
     assert all(len(batch) * max(batch) <= 96 for batch in sizes)
 
 
-def test_stored_vectors_keep_order(minilm: MiniLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 2)
-    stored = embed_texts(minilm, Listed(TEXTS), tmp_path / "documents.npy", max_tokens=32)
-    assert isinstance(stored, np.memmap)
-    assert stored.dtype == np.float16
-    np.testing.assert_allclose(stored, minilm.embed(TEXTS, 32), atol=1e-3)
-    assert [path.name for path in tmp_path.iterdir()] == ["documents.npy"]
-
-
 def test_threads_give_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, two blocks are tokenised and embedded at a time. Their order stays."""
     monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 2)

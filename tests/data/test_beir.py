@@ -121,6 +121,7 @@ MALFORMED = [
             '{"text": "a"}',
             '{"_id": "d1", "contents": "all of it"}',
             '{"_id": null, "text": "a"}',
+            '{"_id": true, "text": "a"}',
             '{"_id": "d1", "text": 0}',
             '{"_id": "d1", "text": "\\ud800"}',  # half of a surrogate pair
         )

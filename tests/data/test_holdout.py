@@ -171,14 +171,6 @@ def test_own_text_is_no_hit(tmp_path: Path) -> None:
         assert query_id not in collection.judgements[query_id]
 
 
-def test_impossible_holdouts_are_named(tmp_path: Path) -> None:
-    pairs = store_pairs(tmp_path, make_rows({"a": 30, "b": 30}))
-    with pytest.raises(ValueError, match=r"\['z'\].*\['a', 'b'\]"):
-        divide(pairs, ["z"])
-    with pytest.raises(ValueError, match="nothing is left to train on of 60 pairs"):
-        divide(pairs, ["a", "b"])
-
-
 def test_domain_names_become_distinct_folders() -> None:
     assert get_collection_name("Über / Fragen!") == "über-fragen" and get_collection_name("医学") == "医学"
     assert get_collection_name("../..") == "domain" and get_collection_name("mean") == "mean-domain"

@@ -56,17 +56,6 @@ def test_caps_keep_every_gold() -> None:
     assert build_collection("c", rows[::-1], rules) == collection
 
 
-def test_near_duplicates_are_counted() -> None:
-    """The error of a collection without queries has the number of queries that each rule dropped."""
-    texts = [(f"where is {n}", f"this very long text stands in every row number {n}") for n in range(26)]
-    for extra, message in (
-        ([], ": 0 are .*, 26 have a near-dup"),
-        ([("x", "a b c"), ("x", "d e f")], ": 2 are .*, 26 have"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            build_collection("c", make_rows(*texts, *extra), SuiteRules())
-
-
 def make_rows(*texts: tuple[str, str]) -> list[Row]:
     """Return a row per query and document. Ids count from 0."""
     return [Row(f"row-{number}", *pair, "domain", "source") for number, pair in enumerate(texts)]

@@ -104,12 +104,6 @@ def test_pooling_follows_the_config(tmp_path: Path, drops: bool, pools: bool) ->
     np.testing.assert_allclose(encode(model, texts, contexts), expected, **CLOSE)
 
 
-def test_further_contexts_are_ignored(tmp_path: Path) -> None:
-    model, _ = write_and_load(tmp_path)
-    texts, contexts = make_batch(), draw_context_vectors(9)
-    np.testing.assert_array_equal(encode(model, texts, contexts), encode(model, texts, contexts[:5]))
-
-
 @pytest.mark.parametrize("null", [True, False])
 def test_null_vector_fills_every_context(tmp_path: Path, null: bool) -> None:
     """A checkpoint without null vector has no null context, also if its config has a dropout."""

@@ -66,7 +66,7 @@ def test_python_page_trains_and_evaluates(tmp_path: Path, monkeypatch: pytest.Mo
     things = ("kettle", "lamp", "radio", "printer")
     rows = [
         {"query": f"how do I repair {things[n % 4]} {n}", "document": f"The {things[n % 4]} {n} needs part {7 * n}."}
-        for n in range(400)
+        for n in range(300)
     ]
     Path("pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (block,) = re.findall(r"```python\n(.*?)```", PYTHON_PAGE.read_text(), re.DOTALL)
@@ -76,7 +76,7 @@ def test_python_page_trains_and_evaluates(tmp_path: Path, monkeypatch: pytest.Mo
     trained = names["trained"]
     for path, value in names["result"].metrics.items():
         assert value == pytest.approx(trained.record.metrics[path], abs=1e-6), path
-    assert names["scores"].shape == (1, 400) and (trained.folder / "README.md").is_file()
+    assert names["scores"].shape == (1, 300) and (trained.folder / "README.md").is_file()
     assert has_succeeded(get_run_item(trained.record.run).lease_folder)
     monkeypatch.setattr("repro.train.trainer.train_run", None)
     again = train("mine", scale="smoke")

@@ -91,14 +91,6 @@ def test_null_context_needs_dropout() -> None:
         model.set_context(None)
 
 
-def test_bert_refuses_too_long_input() -> None:
-    model = build_small_model(backbone="bert", backbone_settings={"max_position_embeddings": 12})
-    with pytest.raises(ValueError, match="exceed the 12"):
-        model.second_stage(draw_texts(2), compute_contexts(model))
-    with pytest.raises(ValueError, match="13 tokens\\) exceed the 12"):
-        model.first_stage(draw_texts(2, longest=13))
-
-
 FREQUENCY_CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 

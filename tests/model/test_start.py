@@ -15,7 +15,7 @@ from repro.model.config import ModelConfig
 from repro.model.modeling_cde import mean_pool
 from repro.model.start import build_model, fit_to_start, get_backbones, load_word_vectors
 from repro.model.texts import Texts, make_texts
-from tests.model.samples import KINDS, draw_texts, make_small_config
+from tests.model.samples import draw_texts, make_small_config
 
 MINILM = ModelConfig(
     architecture="contextual", backbone="bert", hidden_size=384, num_layers=2, num_first_stage_layers=1
@@ -124,9 +124,8 @@ def test_word_vectors_keep_neighbourhoods() -> None:
     torch.testing.assert_close(rotated @ rotated[:50].T, full @ full[:50].T, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_word_vectors_have_random_spread(kind: str) -> None:
-    config = ModelConfig(architecture="biencoder", backbone=kind, num_layers=1)
+def test_word_vectors_have_random_spread() -> None:
+    config = ModelConfig(architecture="biencoder", num_layers=1)
     model = build_model(config, start="words")
     weight = model.embedder.model.get_input_embeddings().weight.detach()
     assert float(weight.std()) == pytest.approx(0.02, rel=0.01)

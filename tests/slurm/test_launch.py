@@ -20,7 +20,7 @@ from slurm.profiles import Profile
 from slurm.scheduler import Queued, fetch_queue
 from slurm.signals import Stop
 from slurm.start import cancel, scripts
-from slurm.states import JobState, get_run_item, get_stage_item
+from slurm.states import JobState, get_run_item
 from slurm.status import get_statuses
 from slurm.sweep import add_run_dependencies, build_tasks, read_submissions
 from tests.leases import take_lease
@@ -214,17 +214,6 @@ def test_refused_submission_is_explained(fake_slurm: Path) -> None:
     assert launch(*RUNS)[0] == "8 runs requested, 5 to start"
     again = [text for job, text in read_scripts(fake_slurm).items() if job > 103]
     assert all("--dependency=afterok:101\n" in text for text in again), "the queued stage is not submitted again"
-
-
-def test_failed_stage_waits_for_retry(fake_slurm: Path) -> None:
-    """Also for a run that was never launched."""
-    run = replace(RUNS[0], sampler="cluster", cluster_size=8)
-    get_stage_item(stages_of(run)[1]).write(JobState(state="failed", reason="no room"))
-    lines = launch(run, RUNS[0])
-    assert lines[0] == "2 runs requested, 1 to start" and "failed: no room; --retry" in lines[1]
-    assert len(read_scripts(fake_slurm)) == 2, "a corpus, and the other run"
-    launch(run, retry=True)
-    assert get_stage_item(stages_of(run)[1]).read() is None
 
 
 def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:

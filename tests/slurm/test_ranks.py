@@ -1,9 +1,8 @@
-"""A run in two processes equals the run in one up to rounding. Ranks stop together and listen on loopback only."""
+"""Runs in several processes: ranks stop, resume and fail together, and listen on loopback only."""
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +18,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from repro.execute import execute
-from repro.records.store import read_records, write_record
+from repro.pipeline.inputs import Inputs
+from repro.records.store import write_record
 from repro.spec import Run, base
 from repro.spec.identity import run_id
 from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
@@ -31,7 +30,6 @@ from slurm import launch
 from slurm.launch import SubmittedJob
 from slurm.profiles import Profile, load_profile
 from slurm.status import get_statuses
-from slurm.sweep import build_tasks
 from tests.commands import ignore
 from tests.slurm import stand_in as work
 from tests.slurm.launching import get_states, launch_runs, read_state, start_requeued, wait_until
@@ -48,13 +46,10 @@ start([RUN], TWO, sweep="test", progress=partial(print, flush=True))
 """
 
 
-def test_stopped_processes_match_one() -> None:
-    """Two processes that stop and resume see the batches of one process. Losses and scores differ by rounding only."""
-    folder, score = run_folder(run_id(RUN)), f"{RUN.suite}/mean/ndcg_at_10"
-    expected_score, expected = execute(RUN, progress=ignore).metrics[score], read_metrics(folder)
-    # The stages stay, so that they need not be built again.
-    for path in (folder, get_local_records()):
-        shutil.rmtree(path)
+def test_stopped_processes_resume() -> None:
+    """Two processes stop together and resume. tests/train/test_parallel.py compares their numbers with one process."""
+    folder = run_folder(run_id(RUN))
+    Inputs(RUN).build(ignore)
     queue = subprocess.Popen([sys.executable, "-c", LAUNCHER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
     wait_until(lambda: len(read_metrics(folder)) >= 3)
     queue.send_signal(signal.SIGINT)
@@ -63,11 +58,8 @@ def test_stopped_processes_match_one() -> None:
     assert 0 < len(read_metrics(folder)) < RUN.num_steps
     assert (folder / "checkpoint.safetensors").exists()
     launch_two(RUN)
-    [record], metrics = read_records(get_local_records()), read_metrics(folder)
-    assert record.metrics[score] == pytest.approx(expected_score, abs=0.02)
-    for name in ("step", "batch"):
-        assert [line[name] for line in metrics] == [line[name] for line in expected]
-    assert [line["loss"] for line in metrics] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
+    assert get_states(RUN) == ["recorded"]
+    assert [line["step"] for line in read_metrics(folder)] == [*range(1, RUN.num_steps + 1)]
 
 
 def list_listening_addresses(pid: int) -> set[str]:
@@ -112,13 +104,6 @@ def test_failed_rank_ends_the_others(stand_in: None, own_home: Path, monkeypatch
     assert [report["threads"] for report in reports] == ["1", "1"]
     listeners = {address for report in reports for address in report["listeners"]}
     assert set() < listeners <= LOOPBACK
-
-
-def test_unshareable_batch_is_refused_first() -> None:
-    site = Profile(name="site", parameters={"nodes": 3, "tasks_per_node": 2})
-    with pytest.raises(ValueError, match=r"a batch of 16 cannot be shared equally by 6 processes .*3 nodes, 2 on each"):
-        build_tasks([replace(RUN, batch_size=16)], site)
-    assert build_tasks([replace(RUN, batch_size=16, batches_a_step=6)], site)[-1].job.num_processes == 6
 
 
 def describe(num_nodes: int, rank: int) -> dict[str, str]:

@@ -36,11 +36,3 @@ def test_changed_memo_is_dropped(tmp_path: Path, change: Callable[[Any], Any]) -
     memo.write(RESULT)
     memo.path.write_text(json.dumps(change(json.loads(memo.path.read_text()))))
     assert memo.read() is None
-
-
-def test_unwritable_memo_is_skipped(tmp_path: Path) -> None:
-    """If a folder is in the way of the file, nothing is cached and nothing raised."""
-    (tmp_path / "a.json").mkdir()
-    memo = Memo(tmp_path / "a.json", "key")
-    memo.write(RESULT)
-    assert memo.read() is None

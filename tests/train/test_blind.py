@@ -1,6 +1,5 @@
 """Context-blind training equals dropping every context slot. It has no first stage and is scored under null alone."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from repro.train.feed import Batch, feed_batch
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import info_nce
 from repro.train.performance import ChunkSizes
-from repro.train.trainer import stages_for, train
+from repro.train.trainer import stages_for
 from tests.model.samples import KINDS, build_small_model
 from tests.train.fixtures import make_settings, make_small_data
 
@@ -56,16 +55,6 @@ def test_blind_equals_full_dropout(shape: dict[str, Any], sizes: ChunkSizes) -> 
         torch.testing.assert_close(without[name], gradient, rtol=1e-7, atol=1e-11, msg=name)
     null = without["second_stage_model.sequence_dropout_null_embedding"]
     assert null.abs().max() > 0
-
-
-def test_training_never_runs_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = build_small_model(sequence_dropout=1.0)
-    assert isinstance(model, ContextualModel)
-    monkeypatch.setattr(model.first_stage_model, "forward", lambda *_: pytest.fail("the first stage was computed"))
-    before = {name: weight.clone() for name, weight in model.named_parameters()}
-    train(model, make_small_data(), make_settings(num_steps=4), folder=tmp_path)
-    moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
-    assert moved == {name for name in before if name.startswith("second_stage_model")}
 
 
 def test_blind_run_is_scored_under_null() -> None:

@@ -61,13 +61,6 @@ def watch_filter(on_call: Callable[[int], Any]) -> TrainData:
     return replace(make_small_data(), filter=filter_batch)
 
 
-def test_next_step_is_prepared_early() -> None:
-    is_made = [threading.Event() for _ in range(4)]
-    data = watch_filter(lambda number: is_made[number].set())
-    for index, _ in enumerate(iter_step_feeds(data, range(3, 7), 1, num_contexts=5, seed=0)):
-        assert is_made[min(index + 1, 3)].wait(30), "the next step is prepared while this one is computed"
-
-
 def test_steps_come_in_order() -> None:
     data = make_small_data()
     for step, step_feed in enumerate(iter_step_feeds(data, range(3, 6), 2, num_contexts=5, seed=0), 3):

@@ -41,7 +41,6 @@ CONFIG = ModelConfig(
     num_soft_prompts=4,
     max_tokens=24,
 )
-SMOKE = base("smoke", architecture="contextual", num_steps=3)
 
 
 def measure_saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:
