@@ -42,6 +42,7 @@ def evaluate(
     suite: SuiteName,
     model: Model = None,
     compare: Two = None,
+    split: Annotated[str, typer.Option(help="split of a BEIR folder to score (default: test, or dev)")] = "",
     context: Annotated[
         list[str] | None, typer.Option(help=f"one of {', '.join(CONTEXTS)}, repeatable (default: own)")
     ] = None,
@@ -79,6 +80,7 @@ def evaluate(
     request = EvaluationRequest(
         model=first,
         suite=suite,
+        split=split,
         contexts=tuple(dict.fromkeys(context or ("own",))),
         context_seed=context_seed,
         num_contexts=num_contexts,

@@ -174,13 +174,21 @@ def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, CollectionRules]:
     return replace(retrieval, name=dataset.name), note_unjudged_queries(rules, retrieval)
 
 
+def load_split(dataset: SuiteDataset, split: str) -> tuple[Retrieval, CollectionRules]:
+    """Read a split of a dataset. Return it with those peculiarities that match the content."""
+    known = dataset.rules or find_rules(dataset.name)
+    retrieval, rules = load_known_collection(dataset.path, dataset.name, replace(known, split=split))
+    # The note about a known collection is about its usual split.
+    return retrieval, replace(rules, split=split, note=rules.note if split == known.split else "")
+
+
 def load_known_collection(folder: Path, name: str, rules: CollectionRules) -> tuple[Retrieval, CollectionRules]:
     """Read a folder with the name of a known collection. Return it with those peculiarities that match the content."""
     retrieval = load_beir(folder, rules.split, lacks_documents=rules.lacks_documents)
     matched = match_rules(rules, replace(retrieval, name=name))
     # The name suggested lenient reading, but the content is another collection: read it again, strictly.
     if rules.lacks_documents and not matched.lacks_documents:
-        retrieval = load_beir(folder, matched.split)
+        retrieval = load_beir(folder, rules.split)
     return retrieval, matched
 
 
@@ -451,8 +459,7 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     """
     if not path.is_file():
         splits = list_splits(path.parent.parent)
-        hint = "; `repro data import FOLDER` imports the folder as a suite of its own splits" if splits else ""
-        raise ValueError(f"{path} is missing: available splits are {splits or 'none'}{hint}")
+        raise ValueError(f"{path} is missing: available splits are {splits or 'none'}")
     # Only the first line with content may be a header. `number` counts blank lines too.
     for index, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")

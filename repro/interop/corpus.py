@@ -15,18 +15,21 @@ from typing import Any
 from repro.data.beir import (
     DOCUMENT,
     Suite,
+    SuiteDataset,
     check_groups,
     describe_skipped_entries,
     find_collections,
     get_legal_name,
     load_dataset,
     load_known_collection,
+    load_split,
     load_suite,
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
-from repro.data.folders import FORMATS, get_format, list_splits
+from repro.data.folders import FORMATS, get_format
 from repro.data.lines import iter_lines
+from repro.data.own.evaluation_folders import choose_split, describe_split
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
 from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.data.readers import iter_rows
@@ -126,10 +129,11 @@ def find_corpus(source: str, progress: Progress = print) -> Corpus:
     return Corpus(datasets[0].name, "beir", datasets[0].path.resolve())
 
 
-def open_suite(source: str, progress: Progress = print) -> Suite:
+def open_suite(source: str, progress: Progress = print, split: str = "") -> Suite:
     """Open a suite by name or from a folder. The corpus of a named suite is built if it is missing.
 
-    A folder must have suite.json, be a BEIR folder, or contain BEIR folders.
+    A folder must have suite.json, be a BEIR folder, or contain BEIR folders. `split` chooses the judgements that are read
+    (default: that of a known collection, test or dev).
 
     Raises:
         ValueError: if `source` is none of these.
@@ -143,6 +147,8 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
             "`repro run table2` the paper's"
         )
     if not folder.is_dir():
+        if split:
+            raise ValueError(f"--split {split}: {source} is no BEIR folder")
         # any run with this suite will do
         run = base("smoke", suite=source)
         make_searched_stage(run).build(progress)
@@ -155,20 +161,20 @@ def open_suite(source: str, progress: Progress = print) -> Suite:
         raise ValueError(f"{folder} has no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
     if name_clash := describe_name_clash(source):
         progress(name_clash)
-    for line in (*describe_skipped_entries(folder, suite.datasets), *_describe_unread_splits(suite)):
+    for line in describe_skipped_entries(folder, suite.datasets):
         progress(line)
     check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
-    return suite
+    return Suite(suite.name, tuple(_apply_split(dataset, split, progress) for dataset in suite.datasets))
 
 
-def _describe_unread_splits(suite: Suite) -> list[str]:
-    """Return a line about the judgements of a folder that are not read. Empty if there are none."""
-    unread = []
-    for dataset in suite.datasets:
-        read = (dataset.rules or find_rules(dataset.name)).split
-        unread += [f"{dataset.name}/{split}.tsv" for split in list_splits(dataset.path) if split not in (read, "train")]
-    import_hint = "`repro data import FOLDER --split SPLIT` chooses other judgements"
-    return [f"not read: {shorten(', '.join(unread), 200)}; {import_hint}"] if unread else []
+def _apply_split(dataset: SuiteDataset, asked_split: str, progress: Progress) -> SuiteDataset:
+    """Print which judgements are read, and store the split if it is not the usual one."""
+    split = choose_split(dataset, asked_split)
+    for line in describe_split(dataset, split):
+        progress(line)
+    if split == (dataset.rules or find_rules(dataset.name)).split:
+        return dataset
+    return dataset._replace(rules=load_split(dataset, split)[1])
 
 
 def describe_name_clash(source: str) -> str:

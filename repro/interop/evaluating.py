@@ -75,6 +75,7 @@ class EvaluationRequest:
     Attributes:
         model: A run's id, a folder, a hub id, or "bm25".
         suite: A suite by name, or a folder.
+        split: The split of a BEIR folder to score. Default: that of a known collection, test or dev.
         contexts: Contexts to score the model under. A model trained without documents has "null" by default.
         context_seed: Seed for drawing context documents.
         num_contexts: Number of distinct context documents. Default: as many as the model takes.
@@ -90,6 +91,7 @@ class EvaluationRequest:
 
     model: str
     suite: str
+    split: str = ""
     contexts: tuple[str, ...] = ("own",)
     context_seed: int = 0
     num_contexts: int | None = None
@@ -175,7 +177,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     # A run is checked by its fields and opened last, because that may train it.
     opened = {source: open_source(source) for source in models if source not in runs}
     check_options(request, {source: runs.get(source) or opened[source].config for source in models}, sources)
-    whole = open_suite(request.suite, progress)
+    whole = open_suite(request.suite, progress, request.split)
     collections = read_collections(whole)
     review = review_seen_queries(sources, whole, collections, progress, leave_out=request.leave_out_seen)
     suite = review.suite

@@ -51,6 +51,7 @@ class Estimate:
     seconds: float | None  # None without a similar record, or if the length of training is unknown
     memory_bytes: int
     num_pairs: int
+    training_seconds: float | None = None  # of `seconds`
 
 
 def count_operations(run: Run) -> Work:
@@ -161,12 +162,14 @@ def estimate(run: Run, costs: RecordedCosts, *, num_devices: int = 1, trained: C
     lengths_are_known = all(each.is_known for each in work)
     rate = costs.get_seconds_per_operation(run) if flops else 0.0
     evaluation_seconds = costs.get_evaluation_seconds(run)
+    training_seconds = flops / num_devices * rate if lengths_are_known and rate is not None else None
     seconds = None
-    if lengths_are_known and rate is not None and evaluation_seconds is not None:
-        seconds = flops / num_devices * rate + evaluation_seconds
+    if training_seconds is not None and evaluation_seconds is not None:
+        seconds = training_seconds + evaluation_seconds
     # A run whose training has ended only evaluates, which needs no graph.
     needs_graph = num_pairs > 0 or not lengths_are_known
-    return Estimate(seconds, _estimate_memory(run, costs.kind, num_devices, needs_graph=needs_graph), num_pairs)
+    memory_bytes = _estimate_memory(run, costs.kind, num_devices, needs_graph=needs_graph)
+    return Estimate(seconds, memory_bytes, num_pairs, training_seconds)
 
 
 def _estimate_memory(run: Run, kind: str, num_devices: int, *, needs_graph: bool) -> int:

@@ -82,9 +82,8 @@ class Planned:
         line = f"language of BM25: {language} (--language sets another)"
         if language == ENGLISH:
             return line
-        return (
-            f"{line}; warning: MiniLM is English: name an encoder of this language as start=FOLDER in the file of runs"
-        )
+        advice = 'set "start": "FOLDER", an encoder of this language, in the file of runs'
+        return f"{line}; warning: MiniLM is English: {advice}"
 
     def _list_warnings(self) -> list[str]:
         split, num_kept = self.report["split"], self.corpus.found.num_kept
@@ -109,12 +108,13 @@ class Planned:
 
     def _describe_runs(self) -> list[str]:
         plan = make_plan(self.runs, [get_local_records()])
-        seconds = {run: cost.seconds for run, cost in zip(plan.missing, plan.estimates, strict=True)}
+        # Only of training: recorded evaluations are of other suites, whose number of documents may differ.
+        seconds = {run: cost.training_seconds for run, cost in zip(plan.missing, plan.estimates, strict=True)}
         lines = []
         for run in self.runs:
             length = f", {run.num_steps} steps" if run.num_steps else f", {run.num_epochs} epochs"
             details = f" from {run.start}{length} of {run.batch_size}" if run.architecture in TRAINED else ""
-            time = f", about {format_seconds(seconds[run])}" if seconds.get(run) else ""
+            time = f", about {format_seconds(seconds[run])} of training" if seconds.get(run) else ""
             lines.append(f"  {run_id(run)}  {get_model_name(run)}{details}{time}")
         return [*lines, "Go on with", f"  repro run {shlex.quote(str(self.path))}"]
 

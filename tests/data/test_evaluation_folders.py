@@ -57,9 +57,11 @@ def test_splits_are_chosen_and_named(tmp_path: Path, split: str, numbers: range)
     (note,) = [note for note in corpus.notes if "not read" in note]
     assert ("dev.tsv" in note.partition("not read")[2]) == (split == "")
     lines: list[str] = []
-    open_suite(str(folder), lines.append)
-    assert len(lines) == 1 and "theirs/dev.tsv" in lines[0] and "train" not in lines[0]
-    with pytest.raises(ValueError, match="no split 'eval'"):
+    evaluated = read_collections(open_suite(str(folder), lines.append, split))["theirs"]
+    assert {*evaluated.retrieval.queries} == {f"question {n}" for n in numbers}
+    assert evaluated.provenance["split"] == (split or "test")
+    assert len(lines) == 1 and f"{split or 'test'}.tsv" in lines[0] and "train" not in lines[0]
+    with pytest.raises(ValueError, match="'train'"):
         import_source(folder, name="other", split="eval")
     with pytest.raises(ValueError, match="cannot be held out"):
         import_source(folder, name="other", hold_out=["x"])
@@ -163,5 +165,5 @@ def test_evaluated_texts_are_not_trained_on(tmp_path: Path, title: str) -> None:
     assert (audit.num_kept, audit.dropped["evaluated"]) == (200, 2 * SIZE + 1)
     assert [dataset.name for dataset in open_suite("mine").datasets] == ["exam"]
     (tmp_path / "exam" / "qrels" / "test.tsv").rename(tmp_path / "exam" / "qrels" / "train.tsv")
-    with pytest.raises(ValueError, match="no split 'test' to evaluate on"):
+    with pytest.raises(ValueError, match=r"test\.tsv is missing"):
         import_source(source, name="more", evaluate_on=tmp_path / "exam")

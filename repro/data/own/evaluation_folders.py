@@ -16,7 +16,7 @@ from repro.data.beir import (
     check_groups,
     describe_skipped_entries,
     find_collections,
-    load_known_collection,
+    load_split,
     note_unjudged_queries,
     write_beir_folder,
     write_suite,
@@ -50,33 +50,33 @@ def read_given(source: Path, split: str = "") -> list[Given]:
 
 
 def _read_collection(dataset: SuiteDataset, asked_split: str) -> Given:
-    known, splits = find_rules(dataset.name), list_splits(dataset.path)
-    split = _choose_split(dataset.path, asked_split)
-    if split not in splits:
-        raise ValueError(f"{dataset.path} has no split {split!r} to evaluate on; qrels/ has {splits or 'none'}")
-    retrieval, rules = load_known_collection(dataset.path, dataset.name, replace(known, split=split))
-    # The note about a known collection is about its usual split.
-    note = rules.note if split == known.split else ""
-    rules = note_unjudged_queries(replace(rules, split=CollectionRules().split, note=note), retrieval)
+    retrieval, rules = load_split(dataset, choose_split(dataset, asked_split))
+    rules = note_unjudged_queries(replace(rules, split=CollectionRules().split), retrieval)
     return dataset._replace(rules=rules), replace(retrieval, name=dataset.name)
 
 
-def _choose_split(folder: Path, asked_split: str) -> str:
-    splits = list_splits(folder)
-    candidates = (find_rules(folder.name).split, *TEST_SPLITS)
+def choose_split(dataset: SuiteDataset, asked_split: str = "") -> str:
+    """Return the split to evaluate on: the asked one, or that of a known collection, test or dev."""
+    splits = list_splits(dataset.path)
+    candidates = ((dataset.rules or find_rules(dataset.name)).split, *TEST_SPLITS)
     return asked_split or next((split for split in candidates if split in splits), "test")
+
+
+def describe_split(dataset: SuiteDataset, chosen: str, trained: Sequence[str] = ("train",)) -> list[str]:
+    """Return a line about the split that is read and those that are not. Empty if test is the only one."""
+    unread = [f"{name}.tsv" for name in list_splits(dataset.path) if name not in (chosen, *trained)]
+    if not unread and chosen == "test":
+        return []
+    others = f"; not read: {', '.join(unread)} (--split chooses another)" if unread else ""
+    return [f"{dataset.name} is evaluated on {chosen}.tsv{others}"]
 
 
 def describe_given(source: Path, given: Sequence[Given], split: str, *, trains: bool) -> list[str]:
     """Return lines about the splits that are read and not read, skipped entries, and peculiarities."""
     lines = describe_skipped_entries(source, find_collections(source))
     for dataset, retrieval in given:
-        chosen = _choose_split(dataset.path, split)
-        used = {chosen, "train"} if trains else {chosen}
-        unread = [f"{name}.tsv" for name in list_splits(dataset.path) if name not in used]
-        if unread or chosen != "test":
-            others = f"; not read: {', '.join(unread)} (--split chooses another)" if unread else ""
-            lines.append(f"{dataset.name} is evaluated on {chosen}.tsv{others}")
+        chosen = choose_split(dataset._replace(rules=None), split)
+        lines += describe_split(dataset, chosen, ("train",) if trains else ())
         if dataset.rules and dataset.rules.note:
             lines.append(f"{dataset.name}: {dataset.rules.describe(len(retrieval.queries))}")
     return lines
