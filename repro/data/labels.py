@@ -96,7 +96,7 @@ class Labels:
         total = len(self.numbers) + self.names.total()
         return (
             f"labels in {'/'.join(sorted(self.columns))}, {self.format_range()}: rows labelled {rule} are pairs "
-            f"({self.count_pairs()} of {total})"
+            f"({self.count_pairs()} of {total}), others are negatives of their query"
         )
 
     def format_range(self) -> str:
