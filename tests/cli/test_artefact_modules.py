@@ -48,14 +48,6 @@ def test_second_call_trains_nothing(smoke: Smoke, monkeypatch: pytest.MonkeyPatc
     assert {path.name: path.read_bytes() for path in (home / "records").iterdir()} == before
 
 
-def test_show_gives_every_format(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REPRO_HOME", str(smoke[0]))
-    words = ("show", NAME, "--scale", "smoke")
-    assert "| α = 0.5 | paper |" in run_command(*words, "--format", "md")
-    assert "α = 0.5,paper,,,44.2" in run_command(*words, "--format", "csv")
-    assert json.loads(run_command(*words, "--json"))["claims"]
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,7 +25,7 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import AutoModel
 
-from repro.cli.common import EXIT_NOT_RUN, EXIT_STOPPED, print_line, print_progress
+from repro.cli.common import EXIT_NOT_RUN, print_line, print_progress
 from repro.cli.errors import EXIT_PIPE, run_with_error_handling
 from repro.report.formats import render, render_line
 from repro.report.view import View
@@ -125,18 +124,6 @@ def test_debug_shows_the_traceback(handle: Handle, capsys: Output) -> None:
     assert handle(ValueError("x"), "--debug", "table1") == EXIT_NOT_RUN
     assert "Traceback (most recent call last)" in capsys.readouterr().err
     assert sys.argv == ["repro", "show", "table1"]
-
-
-def test_early_end_is_no_interrupt(monkeypatch: pytest.MonkeyPatch, handle: Handle) -> None:
-    """click turns EOFError into an abort. The end of a file is an error, Ctrl-C is a stop."""
-
-    @click.command()
-    def read() -> None:
-        raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-
-    monkeypatch.setattr(sys, "argv", ["repro"])
-    assert run_with_error_handling(lambda: read([], standalone_mode=False)) == EXIT_NOT_RUN
-    assert handle(KeyboardInterrupt()) == EXIT_STOPPED
 
 
 @pytest.mark.parametrize("words", [("fields", "seed"), ("--help",)])

@@ -124,16 +124,6 @@ def test_distant_reference_flattens_nothing() -> None:
     assert read_legend(figure)[-1] == "BM25: −90.0, below the axis (n = 1)"
 
 
-def test_words_and_zero_are_places() -> None:
-    named = [{**row, "steps": f"forum {row['steps']}"} for row in ROWS]
-    axes = plot_axes(named, replace(LINES, x_is_log=False))
-    assert read_texts(axes.get_xticklabels()) == ["forum 100", "forum 200", "forum 400"]
-    zero = [{**row, "steps": 0 if row["steps"] == 100 else row["steps"]} for row in ROWS]
-    axes = plot_axes(zero, LINES)
-    assert axes.get_xscale() == "symlog"
-    assert list(axes.get_lines()[0].get_xdata()) == [0, 200, 400]
-
-
 def test_heatmap_shows_mean_per_cell() -> None:
     figure, _ = plot(GRID, HEATMAP)
     filtered, unfiltered, colourbar = figure.axes
@@ -197,19 +187,6 @@ def test_correlation_is_over_setting_means() -> None:
     assert line.get_ydata() == pytest.approx(intercept + slope * line.get_xdata())
     assert "over n settings" in figure.get_supxlabel()
     assert read_legend(plot([row for row in rows if row["setting"] != "s0"], SCATTER)[0]) == ["a: r = –, n = 4"]
-
-
-def test_scatter_panels_share_axes() -> None:
-    rows = [
-        {"series": name, "seed": 0, "loss": x, "score": x * gain}
-        for name, gain in (("one", 1.0), ("two", -1.0), ("three", 2.0))
-        for x in (1.0, 2.0, 4.0)
-    ]
-    panels = plot(rows, replace(SCATTER, is_panelled=True))[0].axes
-    assert [axes.get_title(loc="left").split("\n")[0] for axes in panels] == ["one", "two", "three"]
-    assert all("r = " in axes.get_title(loc="left") and axes.get_legend() is None for axes in panels)
-    assert [list(axes.get_lines()[0].get_ydata()) for axes in panels] == [[1, 2, 4], [-1, -2, -4], [2, 4, 8]]
-    assert len({axes.get_xlim() for axes in panels}) == len({axes.get_ylim() for axes in panels}) == 1
 
 
 CROSSED = Picture(

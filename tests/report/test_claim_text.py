@@ -3,7 +3,7 @@
 import pytest
 
 from repro.report.artefacts import judgements
-from repro.report.claim_text import explain_claim, find_claim, name_comparisons
+from repro.report.claim_text import explain_claim, name_comparisons
 from repro.report.tables import format_in_unit, format_interval
 from repro.spec.registry import experiments, find_experiment
 from tests.commands import run_command
@@ -25,20 +25,6 @@ def test_explanation_agrees_with_ledger(artefact: str) -> None:
             if comparison.low is not None:
                 interval = format_interval(comparison, judgement.unit)
             assert f": {format_in_unit(comparison.effect, judgement.unit)} {interval}" in line
-
-
-def test_comparisons_are_named_by_rows_or_fields() -> None:
-    """T1.d compares rows of its table. G3.c has no rows, and fields that all its terms share are omitted."""
-    experiment, claim = find_claim("T1.d")
-    names = name_comparisons(claim, experiment, "desk")
-    assert names == ["both − contextual batches", "both − contextual architecture"]
-    experiment, claim = find_claim("CC.e")  # the first rows with these runs are differences
-    assert name_comparisons(claim, experiment, "mini") == ["in-corpus context, 1920 steps − biencoder, 1920 steps"]
-    experiment, claim = find_claim("G3.c")
-    name, *_ = name_comparisons(claim, experiment, "smoke")
-    first, second = name.split(" − ")
-    assert "pretraining_corpus=" in first and "pretraining_corpus=None" in second
-    assert "loss=" not in name and "twentieth" not in name
 
 
 def test_comparisons_have_distinct_names() -> None:

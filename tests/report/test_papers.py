@@ -9,7 +9,7 @@ from figures.gains import gains_svg
 from figures.theme import recolour
 from repro.records.store import read_records, write_record
 from repro.report.gallery import list_gain_rows
-from repro.report.markdown_pages import LEDGERS, add_anchors, link_claims
+from repro.report.markdown_pages import LEDGERS
 from repro.report.sections import Line, ScaleReport, Section
 from repro.report.tables import group_by_paper
 from repro.report.view import View
@@ -44,18 +44,6 @@ def test_claims_count_with_their_paper() -> None:
     ledgers = ScaleReport(get_scale("desk"), tuple(sections)).ledgers
     ids = {title: [line.judged.claim.id for line in lines] for title, lines in ledgers.items()}
     assert ids == {PAPERS[MAIN]: ["T3.a"], PAPERS["MRL"]: ["M2.a"]}
-
-
-def test_anchor_is_at_first_row() -> None:
-    """A claim without a row has its anchor in a note. Links do not change ids that are links or files."""
-    ledgers = ["| T1.b | HOLDS |\n| T1.c | as T1.d |", "| T1.b | OPEN |\n\n1 claim without records: T1.d, M2.a"]
-    first, second = add_anchors(ledgers)
-    assert first == '| <a id="T1.b"></a>T1.b | HOLDS |\n| <a id="T1.c"></a>T1.c | as T1.d |'
-    note = '1 claim without records: <a id="T1.d"></a>T1.d, <a id="M2.a"></a>M2.a'
-    assert second == f"| T1.b | OPEN |\n\n{note}"
-    assert link_claims("T1.b, M2.a, e.g. README.md [T1.c](x)") == (
-        "[T1.b](CLAIMS.md#T1.b), [M2.a](MRL.md#M2.a), e.g. README.md [T1.c](x)"
-    )
 
 
 def list_texts(svg: str) -> list[str]:

@@ -1,7 +1,5 @@
 """Verdicts, tables, pages and the report follow from the records alone, and `check --write` writes what is stale."""
 
-import csv
-import io
 import json
 import re
 from dataclasses import replace
@@ -9,7 +7,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from repro.cli import regenerate as renewing
@@ -99,17 +96,6 @@ def test_strict_check_sets_exit_code(
 def test_strict_check_needs_named_claims(name: str, code: int) -> None:
     """A claim that is named and judged at another scale is not run here. An artefact may have such claims."""
     assert get_exit_code("check", name, "--strict") == code
-
-
-@pytest.mark.usefixtures("judged_once")
-def test_csv_has_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    app(["show", "table3", "--format", "csv"], standalone_mode=False)
-    text = capsys.readouterr().out
-    frame = pd.read_csv(io.StringIO(text), keep_default_na=False, dtype=str)
-    assert [list(frame.columns), *frame.values.tolist()] == list(csv.reader(io.StringIO(text)))
-    assert "query" in frame.columns
-    with pytest.raises(ValueError, match="a csv holds one table"):
-        app(["show", "table1", "figure6", "--format", "csv"], standalone_mode=False)
 
 
 @pytest.mark.usefixtures("judged_once")
