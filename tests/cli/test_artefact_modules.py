@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,23 +11,25 @@ from repro.spec.registry import artefacts
 from tests.commands import get_exit_code, run_command, run_module
 from tests.golden_metrics import assert_golden
 
-Smoke = tuple[Path, subprocess.CompletedProcess[str]]
+Smoke = tuple[Path, str]
 NAME = "gte_table10"  # one run
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
-    """The home of `python -m repro.gte_table10 --scale smoke`, and the finished process."""
+    """The home and the output of a first run of the artefact."""
     home = tmp_path_factory.mktemp("smoke")
-    return home, run_module(f"repro.{NAME}", "--scale", "smoke", REPRO_HOME=str(home))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_HOME", str(home))
+        patch.setenv("COLUMNS", "200")
+        return home, run_command("run", NAME, "--scale", "smoke")
 
 
-def test_module_runs_and_prints_artefact(smoke: Smoke) -> None:
+def test_run_prints_artefact(smoke: Smoke) -> None:
     """The output ends with the table and its claims. The metrics are the golden ones."""
-    home, result = smoke
-    assert result.returncode == 0, result.stderr
-    assert "1 run requested, 0 recorded, 1 to run at scale smoke" in result.stdout
-    *_, table, claims = re.split(rf"\n(?={NAME}|Claims of)", result.stdout.rstrip())
+    home, output = smoke
+    assert "1 run requested, 0 recorded, 1 to run at scale smoke" in output
+    *_, table, claims = re.split(rf"\n(?={NAME}|Claims of)", output.rstrip())
     assert table.startswith(f"{NAME} at scale smoke") and "α = 0.5" in table
     assert claims.startswith(f"Claims of {NAME}") and "\n" not in claims
     (path,) = (home / "records").glob("*.json")
@@ -43,7 +44,7 @@ def test_second_call_trains_nothing(smoke: Smoke, monkeypatch: pytest.MonkeyPatc
     before = {path.name: path.read_bytes() for path in (home / "records").iterdir()}
     status, _, table = run_command("run", NAME, "--scale", "smoke").partition("\n")
     assert "1 recorded, 0 to run" in status
-    assert f"{NAME} at scale smoke" in table and first.stdout.endswith(table)
+    assert f"{NAME} at scale smoke" in table and first.endswith(table)
     assert run_command("show", NAME, "--scale", "smoke") == table
     assert {path.name: path.read_bytes() for path in (home / "records").iterdir()} == before
 
@@ -66,7 +67,8 @@ def test_bad_input_exits_with_2(words: str, named: str, own_home: Path, capsys: 
     assert not (own_home / "records").exists()
 
 
-def test_unknown_module_is_refused() -> None:
+def test_artefacts_are_modules() -> None:
+    assert run_module(f"repro.{NAME}", "--help").returncode == 0
     result = run_module("repro.table99")
     assert result.returncode == EXIT_NOT_RUN and "table99" in result.stderr
 
