@@ -40,6 +40,7 @@ def make_biencoder_row(layers: int) -> dict[str, Any]:
 
 
 TABLE1_SIZE = make_contextual_row(MEDIUM, MEDIUM)
+BLIND_SIZE = TABLE1_SIZE | CONTEXT_BLIND
 STAGE_ROWS = {
     f"contextual, depths {first} and {second}": make_contextual_row(first, second) for first, second in STAGES
 }
@@ -58,7 +59,7 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
     stages = tuple(
         base(scale, **stage_row, **sizes, seed=seed)
-        for stage_row in (*STAGE_ROWS.values(), TABLE1_SIZE | CONTEXT_BLIND)
+        for stage_row in (*STAGE_ROWS.values(), BLIND_SIZE)
         for seed in STAGE_SEEDS.get(scale, ())
     )
     return tuple(dict.fromkeys((*first_stages, *vectors, *stages)))
@@ -119,11 +120,7 @@ TABLE = Table(
     ),
     rows=(
         *(Row(label=label, runs=pick(**row), scales=tuple(STAGE_SEEDS)) for label, row in STAGE_ROWS.items()),
-        Row(
-            label="contextual, depth 2, trained without documents",
-            runs=pick(**TABLE1_SIZE | CONTEXT_BLIND),
-            context="null",
-        ),
+        Row(label="contextual, depth 2, trained without documents", runs=pick(**BLIND_SIZE), context="null"),
     ),
 )
 

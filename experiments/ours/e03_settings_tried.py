@@ -127,14 +127,8 @@ def list_designs(scale: str) -> tuple[Run, ...]:
 # ---- 3. MiniLM in both stages, on the text and steps of `desk`. The scale `mini` got its values from these runs.
 
 SEED = 100
-PRETRAINED: dict[str, Any] = ONE_DOMAIN | {
-    "backbone": "bert",
-    "start": "minilm",
-    "num_layers": 6,
-    "num_first_stage_layers": 6,
-    "hidden_size": 384,
-    "first_stage_rate": 1.0,
-}
+START = ("backbone", "start", "num_layers", "num_first_stage_layers", "hidden_size", "first_stage_rate")
+PRETRAINED: dict[str, Any] = ONE_DOMAIN | {name: getattr(base("mini"), name) for name in START}
 FROM_MINILM: Settings = tuple(
     (
         f"from MiniLM: {architecture}, rate {rate}",

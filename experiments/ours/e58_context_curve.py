@@ -111,15 +111,10 @@ TABLE = Table(
     caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
     columns=(LOSS_COLUMN, *table1.FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100, decimals=2)),
     rows=tuple(
-        Row(
-            label=f"{label}, {num_steps} steps",
-            runs=pick(**model, num_steps=num_steps),
-            context=context,
-            scales=(scale,),
-        )
+        Row(label=f"{label}, {steps} steps", runs=pick(**model, num_steps=steps), context=context, scales=(scale,))
         for scale, all_steps in STEPS.items()
-        for num_steps in all_steps
-        for label, model, context in (*ROWS, *(FREQUENCY_ROWS if num_steps == all_steps[1] else ()))
+        for steps in all_steps
+        for label, model, context in (*ROWS, *(FREQUENCY_ROWS if steps == all_steps[1] else ()))
     ),
 )
 

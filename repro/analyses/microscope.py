@@ -39,7 +39,6 @@ class Pair:
     """One pair of the batch: its texts, origin, score, hardest negatives and removed negatives."""
 
     place: int
-    id: str
     domain: str
     cluster: int | None
     query: str
@@ -95,7 +94,7 @@ def explain(run: Run, batch: int, progress: Progress = print) -> Explanation:
 def _explain_pairs(inputs: Inputs, view: BatchView) -> Iterator[Pair]:
     assert view.scores_BM is not None, "the viewer computes scores"
     run, pairs, rows_B = inputs.run, inputs.pairs, view.pairs_B
-    queries, documents, ids = pairs.texts("query", rows_B), inputs.document_texts(view.rows_M), pairs.ids(rows_B)
+    queries, documents = pairs.texts("query", rows_B), inputs.document_texts(view.rows_M)
     query_keys_B = compute_content_keys(queries, run.corpus)
     for row, pair in enumerate(rows_B):
         scores_M, masked_M = view.scores_BM[row], view.masked_BM[row]
@@ -117,7 +116,6 @@ def _explain_pairs(inputs: Inputs, view: BatchView) -> Iterator[Pair]:
         )
         yield Pair(
             place=row + 1,
-            id=ids[row],
             domain=pairs.domain_names[pairs.domain_codes[pair]],
             cluster=int(inputs.clusters.assignment_N[pair]) if run.sampler == "cluster" else None,
             query=queries[row],

@@ -15,7 +15,6 @@ from repro.report.gallery import (
     get_picture_path,
     is_current,
     iter_gallery_figures,
-    needs_no_record,
 )
 from repro.spec import Figure
 from repro.spec.artefact import PAPERS
@@ -48,7 +47,7 @@ def draw_from_records(figure: Figure, scale: str, origin: str) -> Path | None:
     """
     runs = find_experiment(figure.name).runs(scale)
     rows = list_figure_rows(figure, runs, load_records(runs, origin))
-    if not rows and not (needs_no_record(figure) and origin == "published"):
+    if not rows:
         return None
     use_headless_backend()
     from figures.draw import Picture, draw
@@ -59,11 +58,10 @@ def draw_from_records(figure: Figure, scale: str, origin: str) -> Path | None:
 
 def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings of the picture of a figure, as keyword arguments of `figures.draw.Picture`."""
-    records = "" if needs_no_record(figure) and origin == "published" else RECORD_WORDS[origin]
     return {
         **{name: getattr(figure, name) for name in FIELDS},
         "title": figure.title,
-        "subtitle": format_subtitle(figure, scale, records, list(rows)),
+        "subtitle": format_subtitle(figure, scale, RECORD_WORDS[origin], list(rows)),
         "cell_label": format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         "own": figure.draw,
     }

@@ -40,18 +40,13 @@ FIELDS = (
 )
 
 
-def needs_no_record(figure: Figure) -> bool:
-    """Return whether a figure is drawn without records, for example a diagram."""
-    return figure.draw is not None and not figure.series
-
-
 def iter_gallery_figures(*papers: str) -> Iterator[tuple[Experiment, Figure, str, list[dict[str, Any]]]]:
     """Yield each figure of these papers that can be drawn, with its experiment, scale and rows."""
     for experiment in (each for each in experiments() if each.paper in papers):
         for figure in (artefact for artefact in experiment.artefacts if isinstance(artefact, Figure)):
             for scale in SCALES:
                 rows = list_rows(experiment, figure, scale)
-                if rows or needs_no_record(figure):
+                if rows:
                     yield experiment, figure, scale, rows
                     break
 

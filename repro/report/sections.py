@@ -9,7 +9,6 @@ from typing import Any
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, load_records, make_view
 from repro.report.figure_data import list_figure_rows, make_rows_view
-from repro.report.gallery import needs_no_record
 from repro.report.names import COMPANION, find_artefact, format_heading, format_title, split_name
 from repro.report.tables import LEDGER_HEADER, format_claim_row, get_ledger_rank
 from repro.report.view import View
@@ -141,8 +140,9 @@ def _make_view_and_pictures(
     rows: dict[str, Rows] = {
         source: list_figure_rows(artefact, runs, records) for source, records in by_source.items() if records
     }
-    drawn = {source: source_rows for source, source_rows in rows.items() if source_rows}
-    if not drawn and needs_no_record(artefact):
-        drawn = {"published": ()}
-    pictures = {source: draw(artefact, runs[0].scale, source, source_rows) for source, source_rows in drawn.items()}
+    pictures = {
+        source: draw(artefact, runs[0].scale, source, source_rows)
+        for source, source_rows in rows.items()
+        if source_rows
+    }
     return make_rows_view(artefact, runs, rows), pictures

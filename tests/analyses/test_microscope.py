@@ -34,7 +34,7 @@ def explain_batch(run: Run = RUN, batch: int = BATCH) -> Explanation:
 def test_hardest_negatives_match_brute_force() -> None:
     explained, inputs = explain_batch(), Inputs(RUN)
     rows = build_sampler(inputs).at(BATCH - 1)
-    assert [pair.id for pair in explained.pairs] == inputs.pairs.ids(rows)
+    assert [pair.query for pair in explained.pairs] == list(inputs.pairs.texts("query", rows))
     scores = np.asarray(inputs.embeddings("query")[rows], np.float32) @ inputs.embeddings("document")[rows].T
     for index, pair in enumerate(explained.pairs):
         excluded = {index, *(other.place - 1 for other in pair.removed)}
