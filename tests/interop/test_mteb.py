@@ -10,13 +10,13 @@ import ir_measures
 import mteb
 import pytest
 from mteb.abstasks import AbsTask
+from mteb.mocks import ALL_MOCK_TASK_TEST_GRID
 from mteb.mocks.mock_tasks.classification import MockClassificationTask
 from mteb.mocks.mock_tasks.clustering import MockClusteringTask
 from mteb.mocks.mock_tasks.sts import MockMultilingualSTSTask
 from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
 from mteb.models.search_wrappers import SearchEncoderWrapper
 from mteb.results.task_result import TaskError
-from mteb.types import PromptType
 
 from repro.analyses.mteb import score_task
 from repro.data.beir import Retrieval
@@ -68,13 +68,16 @@ def compute_ndcg(
     return ir_measures.calc_aggregate([ir_measures.nDCG @ 10], data.judgements, run)[ir_measures.nDCG @ 10]
 
 
-def test_mteb_accepts_the_model() -> None:
+def test_mteb_accepts_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own check passes with a task of each type."""
     model = MtebModel(make_model("contextual"))
     assert isinstance(model, EncoderProtocol) and isinstance(model, SearchProtocol)
+    tasks = {task.metadata.type: task for task in ALL_MOCK_TASK_TEST_GRID if task.metadata.modalities == ["text"]}
+    monkeypatch.setattr("mteb.mocks.mock_run.ALL_MOCK_TASK_TEST_GRID", list(tasks.values()))
     results = mteb.mock_run(model)
     assert results.all_passed
     skipped = (TaskError, type(None))
-    assert sum(not isinstance(result, skipped) for result in results.task_results.values()) > 20
+    assert sum(not isinstance(result, skipped) for result in results.task_results.values()) > 7
 
 
 def test_mteb_scores_equal_ours(tmp_path: Path) -> None:
@@ -187,12 +190,3 @@ def test_context_never_comes_from_queries(tmp_path: Path) -> None:
     ours = make_model("contextual")
     ours.set_context(draw_context(make_things().documents, 4, 0, NAME, "default"))
     assert score == pytest.approx(compute_ndcg(ours), abs=1e-4)
-
-
-def test_hidden_prompt_type_is_refused() -> None:
-    model, task = MtebModel(make_model("contextual")), retrieval_task(make_things())
-    inputs: Any = [{"text": ["what is rain"]}]
-    where = {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
-    with pytest.raises(ValueError, match="never drawn from queries"):
-        model.encode(inputs, **where)
-    assert model.encode(inputs, prompt_type=PromptType.document, **where).shape[0] == 1

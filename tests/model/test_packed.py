@@ -119,7 +119,7 @@ def test_contexts_together_equal_each_alone(
     changes = {"num_layers": num_layers, "num_contexts": num_contexts, "sequence_dropout": 0.1}
     model = build_small_model(backbone=backbone, **changes).eval()
     rng = np.random.default_rng(0)
-    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 10, 160))])
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 10, 60))])
     tokens = Tokens(rng.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
     own_CD = model.first_stage(draw_texts(num_contexts, seed=3)).detach()
     contexts = [own_CD, model.second_stage_model.null_contexts().detach(), own_CD.flip(0) + 1]

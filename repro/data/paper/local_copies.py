@@ -42,7 +42,7 @@ def format_size(name: str) -> str:
     return f"{SOURCES[name].size_gb} GB" if name in SOURCES else f"{BENCHMARKS[name].size_mb} MB"
 
 
-def fetch(name: str, *, hub_id: str | None = None, progress: Progress = print, base: str = ARCHIVES) -> Path:
+def fetch(name: str, *, hub_id: str | None = None, progress: Progress = print) -> Path:
     """Download one source if it is missing, write its checksums, and return its folder.
 
     A further call resumes an interrupted download. Nothing is ever downloaded next to existing files: a copy that was made
@@ -52,7 +52,6 @@ def fetch(name: str, *, hub_id: str | None = None, progress: Progress = print, b
         name: The source.
         hub_id: The dataset on the hub to fetch it from, instead of the declared ones.
         progress: Called with each message.
-        base: The address of BEIR's archives.
 
     Raises:
         ValueError: if it cannot be fetched, or if the rows or domains of the copy are not the declared ones.
@@ -65,7 +64,7 @@ def fetch(name: str, *, hub_id: str | None = None, progress: Progress = print, b
         return folder
     with acquire_when_free(lease_folder, lambda owner: progress(f"waiting for {owner}, which fetches {name}")):
         if not _has_checksums(folder):
-            revision = _fetch_files(name, folder, hub_id, progress, base)
+            revision = _fetch_files(name, folder, hub_id, progress)
             if name in SOURCES:
                 check_copy(name, folder)
             # The checksums mark the copy as complete, so the marker goes only after them.
@@ -78,7 +77,7 @@ def _has_checksums(folder: Path) -> bool:
     return (folder / CHECKSUMS).is_file() and bool(_list_files(folder))
 
 
-def _fetch_files(name: str, folder: Path, hub_id: str | None, progress: Progress, base: str) -> str:
+def _fetch_files(name: str, folder: Path, hub_id: str | None, progress: Progress) -> str:
     """Download the files of a source unless the folder has some, and return their revision."""
     if _list_files(folder) and not (folder / FETCHING).is_file():
         if name in SOURCES and (reason := find_incomplete_reason(name, folder)):
@@ -90,7 +89,7 @@ def _fetch_files(name: str, folder: Path, hub_id: str | None, progress: Progress
         return _fetch_from_hub(name, folder, hub_id)
     # without files of the collection, it is no copy that someone made
     shutil.rmtree(folder, ignore_errors=True)
-    _fetch_archive(name, folder, base)
+    _fetch_archive(name, folder)
     return f"md5 {BENCHMARKS[name].md5}"
 
 
@@ -175,9 +174,9 @@ def _fetch_from_hub(name: str, folder: Path, hub_id: str | None) -> str:
     )
 
 
-def _fetch_archive(name: str, folder: Path, base: str) -> None:
+def _fetch_archive(name: str, folder: Path) -> None:
     archive = folder.parent / f"{name}.zip"
-    download(f"{base}/{name}.zip", archive, BENCHMARKS[name].md5)
+    download(f"{ARCHIVES}/{name}.zip", archive, BENCHMARKS[name].md5)
     # the folder appears under its name only when it is complete
     with atomic_folder(folder) as part:
         shutil.unpack_archive(archive, part, "zip")
