@@ -52,8 +52,7 @@ OWN_CONTEXT = {"test_contexts": "own"}
 CDE, CDE_UNFILTERED = CONTEXTUAL | FILTERED | OWN_CONTEXT, CONTEXTUAL | UNFILTERED | OWN_CONTEXT
 BLIND = CDE | fresh.CONTEXT_BLIND
 
-SMALL, LARGE = ({"cluster_size": get_size_at(CLUSTER_SIZES, index)} for index in (0, -1))
-FEW, MANY = ({"batch_size": get_size_at(BATCH_SIZES, index)} for index in (0, -1))
+MANY = {"batch_size": get_size_at(BATCH_SIZES, -1)}
 # Claims on batch sizes compare sizes of at least 100, as in the paper.
 BATCH_SIZES_IN_RANGE = BATCH_SIZES | {"smoke": (16, 24), "lab": (128, 512)}
 SMALLEST = {"batch_size": get_size_at(BATCH_SIZES_IN_RANGE, 0)}

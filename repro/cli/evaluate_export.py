@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.common import (
-    AsJson,
-    ContextSeed,
-    Device,
-    NumContexts,
-    Revision,
-    print_json,
-    print_line,
-    print_progress,
-)
+from repro.cli.common import AsJson, ContextSeed, Device, NumContexts, Revision, print_json, print_line, print_progress
 from repro.interop.arguments import CONTEXTS
 
 Model = Annotated[

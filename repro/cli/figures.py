@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
-from repro.report.gallery import (
-    FIELDS,
-    compute_digest,
-    get_picture_path,
-    is_current,
-    iter_gallery_figures,
-)
+from repro.report.gallery import FIELDS, compute_digest, get_picture_path, is_current, iter_gallery_figures
 from repro.spec import Figure
 from repro.spec.artefact import PAPERS
 from repro.spec.registry import find_experiment

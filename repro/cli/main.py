@@ -37,13 +37,7 @@ from repro.cli.fields import VERBS as FIELD_VERBS
 from repro.cli.inspect import VERBS as INSPECT_VERBS
 from repro.cli.jobs import VERBS as JOB_VERBS
 from repro.cli.search import VERBS as SEARCH_VERBS
-from repro.records.lookup import (
-    describe_missing_scale,
-    describe_seeds,
-    resolve_experiments,
-    resolve_runs,
-    split_words,
-)
+from repro.records.lookup import describe_missing_scale, describe_seeds, resolve_experiments, resolve_runs, split_words
 from repro.report.names import format_title
 from repro.spec import Experiment, Figure, Run
 from repro.spec.axes import is_axis

@@ -33,9 +33,7 @@ def format_overrides(run: Run) -> str:
 
 def run_id(run: Run) -> str:
     """Return the id of a run. It is the same on every machine and does not change if `Run` gets a new field."""
-    # a difference of sets is fast, and thousands of ids are computed
-    changes = vars(run).items() - get_scale(run.scale).fields.items()
-    return _digest({**dict(changes), "scale": run.scale, "seed": run.seed})
+    return _digest(difference(run))
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # created once

@@ -13,17 +13,8 @@ from repro.records.provenance import PACKAGES, get_code_identity, get_machine_ki
 from repro.storage.paths import PACKAGE
 
 MOVE_NO_NUMBER = {
-    *(
-        "rich",
-        "typer",
-        "click",
-        "jinja2",
-        "markupsafe",
-        "yaml",
-        "matplotlib",
-        "pandas",
-        "statsmodels",
-    ),  # command line and output
+    # command line and output
+    *("rich", "typer", "click", "jinja2", "markupsafe", "yaml", "matplotlib", "pandas", "statsmodels"),
     *("huggingface_hub", "datasets", "pyarrow", "beir"),  # they read text and weights, which have digests
 }
 OURS = {"repro", "experiments", "figures", "slurm"}
