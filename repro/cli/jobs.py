@@ -200,12 +200,7 @@ def fetch(
             need.download(print_line)
 
 
-def verify(
-    what: WhatToFetch = None,
-    scale: Scale = "desk",
-    seed: Seeds = None,
-    all_seeds: AllSeeds = False,
-) -> None:
+def verify(what: WhatToFetch = None, scale: Scale = "desk", seed: Seeds = None, all_seeds: AllSeeds = False) -> None:
     """Check that all requirements are here and unchanged, so that runs need no network. Exit code 2: one is missing.
 
     A corpus that a run builds without a network is not missing.

@@ -159,11 +159,7 @@ def plan(
 
 
 @app.command()
-def run(
-    what: Named,
-    scale: Scale = "desk",
-    seed: Seeds = None,
-) -> None:
+def run(what: Named, scale: Scale = "desk", seed: Seeds = None) -> None:
     """Run missing runs in this process, then show the artefacts. Exit code 2: a run could not start."""
     from repro.records.store import explain_unreadable, split_recorded
 

@@ -113,13 +113,7 @@ class Plan:
             yield f"excluded: {runs} without a similar record, or of unknown length, with the time {ABSENT}{paper}"
 
 
-def make_plan(
-    runs: Sequence[Run],
-    folders: Iterable[Path],
-    *,
-    num_gpus: int = 0,
-    num_at_once: int = 1,
-) -> Plan:
+def make_plan(runs: Sequence[Run], folders: Iterable[Path], *, num_gpus: int = 0, num_at_once: int = 1) -> Plan:
     """Return the plan of these runs. A run is recorded if one of the folders contains its record.
 
     Times come from the published records and from the records in the folders.

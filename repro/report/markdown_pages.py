@@ -57,25 +57,19 @@ def _format_artefact_line(experiment: Experiment) -> tuple[str, ...]:
     (path,) = (CHECKOUT / file for file in list_experiment_files() if file.name.startswith(prefix))
     names = ", ".join(f"`{name}`" for name in experiment.artefact_names)
     claims = ", ".join(claim.id for claim in experiment.claims) or ABSENT
-    return (
-        names,
-        experiment.title,
-        describe_status(experiment),
-        claims,
-        f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})",
-    )
+    file = f"[{path.stem[:3]}](../{path.relative_to(CHECKOUT)})"
+    return names, experiment.title, describe_status(experiment), claims, file
 
 
 def describe_status(experiment: Experiment) -> str:
     """Return the scales with published records and the largest number of seeds, or that there are none."""
     parts = []
     for scale in ORDER:
-        runs = experiment.runs(scale) if scale in experiment.scales else ()
-        scale_runs = [run for run in runs if run.scale == scale]
-        records = load_records(scale_runs, "published") if scale_runs else []
+        runs = [run for run in experiment.runs(scale) if run.scale == scale]
+        records = load_records(runs, "published")
         if not records:
             continue
-        num_settings = len({get_setting_id(run) for run in scale_runs})
+        num_settings = len({get_setting_id(run) for run in runs})
         num_seeds = Counter(get_setting_id(record.run) for record in records)
         share = "" if len(num_seeds) == num_settings else f", {len(num_seeds)} of {num_settings} settings"
         seeds = max(num_seeds.values())
