@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-try:
-    from sentence_transformers.base.modules import InputModule
-    from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
-except ImportError as error:
-    raise ImportError(
-        'this model needs other versions: pip install "sentence-transformers>=6" "transformers>=5.17"'
-    ) from error
+# Version 5.7 has these modules, but never calls `on_model_ready`, so the model would have no `set_context`.
+if int(version("sentence-transformers").partition(".")[0]) < 6:
+    raise ImportError('this model needs other versions: pip install "sentence-transformers>=6" "transformers>=5.17"')
+
+from sentence_transformers.base.modules import InputModule
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 # relative, because both files are copied into one folder
 from .modeling_cde import CdeConfig, CdeModel, as_context_rows, as_texts, draw_batch_context

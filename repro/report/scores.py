@@ -49,6 +49,9 @@ def make_scores_view(runs: Sequence[Run], *, is_for_programs: bool = False) -> V
         shown = [name for name in varying_by_architecture[run.architecture] if name != "seed" or len(members) == 1]
         values = [format_field(run, name) if name in shown else "" for name in varying]
         scores = _list_variant_scores(members, datasets)
+        if run.measure == "whitening" and not is_for_programs:
+            # The controls of the artefact whitening are in --format csv.
+            scores = [each for each in scores if each[0] in ("", "whitened")]
         for index, (variant, cells) in enumerate(scores):
             # a model that is scored without its own corpus, as context-blind ones, has no line for it
             names = (label, ", ".join(filter(None, (get_model_name(run), variant))))

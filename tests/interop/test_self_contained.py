@@ -1,7 +1,9 @@
 """Exports with their own code open without this project and can be trained by sentence-transformers."""
 
 import hashlib
+import importlib.metadata
 import json
+import runpy
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +24,7 @@ from repro.data.beir import Retrieval
 from repro.data.prompts import PROMPTS
 from repro.evaluate.contexts import draw_context
 from repro.interop.exporting import export_model
-from repro.interop.self_contained import load_self_contained_model, write_self_contained
+from repro.interop.self_contained import MODULE_CODE, load_self_contained_model, write_self_contained
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.interop.trained_on import TRAINED_ON_FILE, write_trained_on
 from repro.model.contextual import ContextualModel
@@ -49,6 +51,13 @@ QUIET = {"show_progress_bar": False}
 def export_and_open(model: Any, folder: Path) -> SentenceTransformer:
     write_self_contained(model, folder)
     return open_folder(folder)
+
+
+def test_older_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 5.7 would open the folder without `set_context`, so texts would have the null context."""
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "5.7.0")
+    with pytest.raises(ImportError, match="sentence-transformers>=6"):
+        runpy.run_path(str(MODULE_CODE))
 
 
 @pytest.fixture(scope="module")
