@@ -170,11 +170,11 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
 def _apply_split(dataset: SuiteDataset, asked_split: str, progress: Progress) -> SuiteDataset:
     """Print which judgements are read, and store the split if it is not the usual one."""
     split = choose_split(dataset, asked_split)
+    if split != (dataset.rules or find_rules(dataset.name)).split:
+        dataset = dataset._replace(rules=load_split(dataset, split)[1])
     for line in describe_split(dataset, split):
         progress(line)
-    if split == (dataset.rules or find_rules(dataset.name)).split:
-        return dataset
-    return dataset._replace(rules=load_split(dataset, split)[1])
+    return dataset
 
 
 def describe_name_clash(source: str) -> str:
