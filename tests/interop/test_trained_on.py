@@ -70,6 +70,8 @@ def test_trained_queries_are_counted(run: str, tmp_path: Path) -> None:
     SentenceTransformer(exported, device="cpu").save_pretrained(tuned, create_model_card=False)
     for model, counts in ((run, {run: expected}), (exported, {exported: expected}), (tuned, {})):
         assert evaluate(model)["provenance"]["trained_on"] == counts
+    output = run_command("evaluate", "--suite", "zoo", "--no-bm25", "--model", run)
+    assert "trained on 11 of 16 queries" in " ".join(output.split())
 
 
 def test_missing_corpus_is_incomplete(desk: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
