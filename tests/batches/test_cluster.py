@@ -48,6 +48,13 @@ def test_planted_topics_are_recovered() -> None:
     assert len(topic_clusters) == len(clusters.centroids_KD) >= 6
 
 
+def test_both_halves_are_points() -> None:
+    """The centroid of a single cluster is the mean of all pairs in both orders."""
+    pairs = draw_pairs(60)
+    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), cluster_size=60, seed=0).centroids_KD
+    np.testing.assert_allclose(centroids[0], stack_both_orders(*pairs).mean(0), atol=1e-6)
+
+
 def test_every_point_is_fitted() -> None:
     """A single centroid is the mean of all points. FAISS samples 256 by default, whose mean is another one."""
     points = stack_both_orders(*draw_pairs(2000))
