@@ -30,13 +30,9 @@ GTE = (
     checkpoint("bert-base-uncased", 12, 768, 2e-4),
     checkpoint("bert-large-uncased", 24, 1024, 5e-5),
 )
-SIZES: dict[str, tuple[Size, ...]] = {
-    "smoke": ({"hidden_size": 16}, {"hidden_size": 32}),
-    "desk": from_words((1, 32), (1, 64), (2, 128)),
-    "lab": from_words((1, 32), (1, 64), (2, 128)),
-    "small": GTE,
-    "large": GTE,
-}
+SIZES: dict[str, tuple[Size, ...]] = {"smoke": ({"hidden_size": 16}, {"hidden_size": 32})}
+SIZES |= dict.fromkeys(("desk", "lab"), from_words((1, 32), (1, 64), (2, 128)))
+SIZES |= dict.fromkeys(("small", "large"), GTE)
 """At desk and lab 1.0, 2.0 and 4.3 million weights, most of them word vectors."""
 CURVES = PRETRAINED | {"measure": "curve"}
 

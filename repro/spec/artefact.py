@@ -70,7 +70,7 @@ class Figure:
     """A figure of the paper: the kind of plot, its axes (a field of the run and a metric), and its series."""
 
     name: str
-    caption: str  # complete on its own: explains dots, bars, bands and n
+    caption: str  # complete on its own: explains dots, bands and n
     kind: str
     x: str
     y: str
