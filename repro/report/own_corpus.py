@@ -175,7 +175,7 @@ def _list_hints(best: System, better: Sequence[System]) -> list[str]:
         hints.append(f"search with {better[0].label} until the model has learned more from further pairs")
     elif better:
         # not only the field `start`, which needs another learning rate too
-        hints.append("start from a pretrained encoder: import the pairs again with --scale mini")
+        hints.append("start from a pretrained encoder: import the pairs again with --scale mini and another --name")
     return [f"  hint: {hint}" for hint in hints]
 
 
