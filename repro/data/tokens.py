@@ -350,6 +350,16 @@ def compute_unknown_share(tokens: Tokens, tokenizer: Tokenizer) -> tuple[float, 
     return share, (num_unknown_N > 0) & (num_unknown_N == num_text_N)
 
 
+def count_unread(
+    documents: Sequence[str], queries: Sequence[str], tokenizer: Tokenizer, max_tokens: int
+) -> tuple[int, float]:
+    """Return the number of documents with more than `max_tokens` tokens, and the share of unknown tokens of all texts."""
+    # one token more, which shows whether a text is cut
+    tokens = tokenize([*documents, *queries], tokenizer, max_tokens + 1)
+    num_cut = int((tokens.lengths[: len(documents)] > max_tokens).sum())
+    return num_cut, compute_unknown_share(tokens, tokenizer)[0]
+
+
 def _tokenize_whole(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield ids (int32) and the number of tokens per text, block by block. There is at least one block."""
     for start in range(0, max(1, len(texts)), TEXTS_PER_CALL):

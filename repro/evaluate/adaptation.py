@@ -106,10 +106,8 @@ def make_whitening_map(moments: Moments, shrinkage: float) -> AffineMap:
         shrinkage: s, from 0 (the covariance as estimated) to 1 (its mean variance in all directions).
 
     Raises:
-        ValueError: if s is not from 0 to 1, or if C has no inverse.
+        ValueError: if C has no inverse.
     """
-    if not 0.0 <= shrinkage <= 1.0:
-        raise ValueError(f"shrinkage {shrinkage}: must be from 0 to 1")
     width = len(moments.mean_H)
     mean_variance = float(np.trace(moments.covariance_HH)) / width
     variances_H, directions_HH = np.linalg.eigh(moments.covariance_HH)

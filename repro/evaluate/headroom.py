@@ -19,7 +19,7 @@ from repro.data.pairs import Pairs
 from repro.evaluate.collections import Collection, read_collections, score_headline, search_collection
 from repro.evaluate.contexts import draw_context, have_wrong_corpora, wrong_corpora
 from repro.evaluate.lexical import DocumentFrequencies, build_word_overlap
-from repro.storage.arrays import load_array
+from repro.storage.arrays import load_array, sample_evenly
 
 NUM_TRAINING = 8192
 MAX_DOCUMENTS = 1_000_000
@@ -81,5 +81,5 @@ def compute_context_idf(corpus: Retrieval, count: int, seed: int, prior_V: np.nd
 
 def compute_training_prior(pairs: Pairs) -> np.ndarray:
     """Return the share of training documents that contain each word, float64 (V,), from evenly spaced documents."""
-    rows = np.unique(np.linspace(0, len(pairs) - 1, NUM_TRAINING).astype(np.int64))
+    rows = sample_evenly(len(pairs), NUM_TRAINING)
     return DocumentFrequencies.count(pairs.texts("document", rows)).compute_prior()

@@ -28,7 +28,7 @@ from repro.evaluate.adaptation import (
     make_whitening_map,
 )
 from repro.evaluate.collections import Collection, Encoder, apply_collection_rules, describe_datasets, read_collections
-from repro.evaluate.contexts import are_mostly_searched, draw_context, wrong_corpora
+from repro.evaluate.contexts import draw_context, wrong_corpora
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, search_bm25, write_run
@@ -99,14 +99,6 @@ class Setting:
             views |= {f"svd{width}": View(OWN, width, is_rotated=True) for width in widths}
         return views
 
-    def __post_init__(self) -> None:
-        if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
-            raise ValueError(
-                f"contexts {list(self.contexts)} with num_contexts=0: without documents there is only 'own'"
-            )
-        if "random" in self.contexts and self.pool is None:
-            raise ValueError("the context 'random' needs a pool of general text: pass `pool`")
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -139,16 +131,19 @@ class EvaluationOutputs:
     callback: Callable[[CollectionEnd], None] = lambda event: None
 
 
+@dataclass(frozen=True)
 class System:
-    """A retrieval system: a model under contexts, or BM25."""
+    """A retrieval system: a model under contexts, or BM25.
 
-    def source(self, collection: Collection, kind: str) -> Retrieval | None:
-        """Return the source corpus of a context, or None if it has none."""
-        return None
+    Attributes:
+        search: Returns the run of a collection under a context, and its provenance.
+        source: Returns the source corpus of a context, or None if it has none.
+        is_exhaustive: Whether every query is compared with every document, so that one without hits has no ranking.
+    """
 
-    def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
-        """Return a run and its provenance."""
-        raise NotImplementedError
+    search: Callable[[Collection, str], tuple[Hits, dict[str, Any]]]
+    source: Callable[[Collection, str], Retrieval | None] = lambda collection, kind: None
+    is_exhaustive: bool = False
 
 
 def evaluate_setting(
@@ -167,8 +162,9 @@ def evaluate_setting(
         wrong = dict(setting.wrong_from) or {
             name: collections[other].retrieval for name, other in wrong_corpora(suite.datasets).items()
         }
-        _check_wrong_corpora(collections, wrong)
-    system = ModelSystem(encoder, setting, wrong)
+    model = ModelSystem(encoder, setting, wrong)
+    # Reranking leaves documents out.
+    system = System(model.search, model.source, is_exhaustive=setting.candidates is None)
     evaluation, results = _score_all(suite, collections, [*setting.views], system, outputs or EvaluationOutputs())
     protocol = FULL if setting.candidates is None else RERANKED
     contexts = [
@@ -186,16 +182,6 @@ def evaluate_setting(
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
 
 
-def _check_wrong_corpora(collections: Mapping[str, Collection], wrong: Mapping[str, Retrieval]) -> None:
-    """Raise ValueError if most documents of a wrong corpus are searched, which would make it the right one."""
-    for name, corpus in wrong.items():
-        if are_mostly_searched(corpus.documents, collections[name].retrieval.documents):
-            raise ValueError(
-                f"most documents of {corpus.name}, the wrong corpus, are documents of {name}, which is searched: name "
-                "another one"
-            )
-
-
 def evaluate_bm25(
     suite: Suite,
     *,
@@ -211,8 +197,13 @@ def evaluate_bm25(
     """
     if collections is None:
         collections = read_collections(suite)
-    system = Bm25System(candidates, tokenizer, language)
-    evaluation, results = _score_all(suite, collections, ("own",), system, outputs or EvaluationOutputs())
+
+    def search(collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
+        retrieval, k = collection.retrieval, TOP_K + collection.num_extra_hits
+        ranked = None if candidates is None else candidates[retrieval.name]
+        return search_bm25(retrieval, k, ranked, tokenizer=tokenizer, language=language)
+
+    evaluation, results = _score_all(suite, collections, ("own",), System(search), outputs or EvaluationOutputs())
     # the parameters are the same for every dataset
     first = next(iter(results.values()))
     provenance = evaluation.provenance | {"bm25": dict(first.provenance)}
@@ -222,7 +213,7 @@ def evaluate_bm25(
 
 
 @dataclass
-class ModelSystem(System):
+class ModelSystem:
     """An encoder under contexts.
 
     The texts of a collection are tokenised once. They are embedded once per context, for all widths.
@@ -348,22 +339,6 @@ class ModelSystem(System):
         return self._tokens[1][side]
 
 
-@dataclass(frozen=True)
-class Bm25System(System):
-    """BM25, which has no context. With candidates by dataset, it ranks only those."""
-
-    candidates: Mapping[str, Hits] | None = None
-    tokenizer: str = UNICODE
-    language: str = "english"
-
-    def search(self, collection: Collection, kind: str) -> tuple[Hits, dict[str, Any]]:
-        """Return the BM25 run and its parameters."""
-        retrieval = collection.retrieval
-        candidates = None if self.candidates is None else self.candidates[retrieval.name]
-        k = TOP_K + collection.num_extra_hits
-        return search_bm25(retrieval, k, candidates, tokenizer=self.tokenizer, language=self.language)
-
-
 def _score_all(
     suite: Suite,
     collections: Mapping[str, Collection],
@@ -438,9 +413,7 @@ def _score_collection(
         write_run(run_path, run, tag=get_path_name(suite, kind))
     judgements = collection.retrieval.judgements
     values = score(run, judgements)
-    # BM25 and reranking leave documents out, so a query without hits is not a tie there.
-    is_exhaustive = isinstance(system, ModelSystem) and system.setting.candidates is None
-    ties = find_ties(run, judgements, is_exhaustive=is_exhaustive)
+    ties = find_ties(run, judgements, is_exhaustive=system.is_exhaustive)
     details = {name: value for name, value in provenance.items() if name != "note"}
     notes = [note for note in (provenance.get("note"), ties.note) if note]
     result = CachedResult(values, details, "; ".join(notes))

@@ -6,7 +6,6 @@ Imports no torch, so that a wrong name is refused before torch is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -159,8 +158,9 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
         suite = Suite(get_legal_name(folder.resolve().name), tuple(find_collections(folder)))
     if not suite.datasets:
         raise ValueError(f"{folder} has no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
-    if name_clash := describe_name_clash(source):
-        progress(name_clash)
+    # It may also be the name of a suite or an imported corpus.
+    if "/" not in source:
+        progress(f"{shorten(source)}: reading the folder of this name in the working directory")
     for line in describe_skipped_entries(folder, suite.datasets):
         progress(line)
     check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
@@ -175,22 +175,6 @@ def _apply_split(dataset: SuiteDataset, asked_split: str, progress: Progress) ->
     for line in describe_split(dataset, split):
         progress(line)
     return dataset
-
-
-def describe_name_clash(source: str) -> str:
-    """Return a line if a folder in the working directory has the name of an imported corpus or suite, else ""."""
-    if "/" in source or not Path(source).is_dir():
-        return ""
-    from repro.pipeline.corpora import make_searched_stage
-
-    # an unknown suite, or a damaged corpus
-    with suppress(ValueError):
-        other = find_imported(source).corpus if is_imported(source) else ""
-        make_searched_stage(base("smoke", suite=source))
-        return (
-            f"{shorten(source)}: reading the folder in the working directory, not the corpus or suite {other or source}"
-        )
-    return ""
 
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:

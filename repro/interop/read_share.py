@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer
 
 from repro.data.prompts import PROMPTS
-from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
+from repro.data.tokens import count_unread, load_tokenizer
 from repro.evaluate.collections import Collection
 from repro.interop.stock_encoder import StockEncoder
 from repro.model.encoding import TextEncoder
+from repro.storage.arrays import sample_evenly
 
 SAMPLE_SIZE = 2_000
 """Number of documents, and of queries, in the sample. They are evenly spaced in the collection."""
@@ -33,14 +32,10 @@ def estimate_unread_shares(model: Any, collection: Collection) -> tuple[float | 
         prompts, max_tokens = model.role_prompts, model.longest
     else:
         return None, None
-    documents = [prompts[collection.document_role] + text for text in _sample_evenly(collection.retrieval.documents)]
-    queries = [prompts["query"] + text for text in _sample_evenly(collection.retrieval.queries)]
-    # one token more than the model reads tells truncated texts from those of exactly this length
-    tokens = tokenize([*documents, *queries], tokenizer, max_tokens + 1)
-    cut = (tokens.lengths[: len(documents)] > max_tokens).mean()
-    return float(cut), compute_unknown_share(tokens, tokenizer)[0]
-
-
-def _sample_evenly(texts: Sequence[str]) -> list[str]:
-    rows = np.unique(np.linspace(0, len(texts) - 1, min(SAMPLE_SIZE, len(texts))).astype(int))
-    return [texts[row] for row in rows]
+    retrieval = collection.retrieval
+    documents, queries = (
+        [prompts[role] + texts[row] for row in sample_evenly(len(texts), SAMPLE_SIZE)]
+        for role, texts in ((collection.document_role, retrieval.documents), ("query", retrieval.queries))
+    )
+    num_cut, unknown_share = count_unread(documents, queries, tokenizer, max_tokens)
+    return num_cut / len(documents), unknown_share

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from repro.data.pairs import Pairs
-from repro.data.tokens import compute_unknown_share, load_tokenizer, tokenize
+from repro.data.tokens import count_unread, load_tokenizer
 from repro.pipeline.needs import get_tokenizer_name
 from repro.pipeline.prompting import SIDES, PromptedTexts
 from repro.spec import Run
+from repro.storage.arrays import sample_evenly
 from repro.text import count_noun
 
 AT_IMPORT, AT_TRAINING = 20_000, 2_000
@@ -56,13 +55,11 @@ def unknown_words(share: float) -> str:
 def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsRead:
     """Tokenise evenly spaced pairs as a run does, and count unknown tokens and truncated documents."""
     tokenizer = load_tokenizer(get_tokenizer_name(run))
-    rows = np.unique(np.linspace(0, len(pairs) - 1, min(num_pairs, len(pairs))).astype(int))
+    rows = sample_evenly(len(pairs), num_pairs)
     queries, documents = (PromptedTexts(pairs, side, run.prompts, run.corpus).texts(rows) for side in SIDES)
-    # one token more, which shows whether a text is cut
-    tokens = tokenize([*queries, *documents], tokenizer, run.max_tokens + 1)
+    num_cut, unknown_share = count_unread(documents, queries, tokenizer, run.max_tokens)
     pairs.release_pages()
-    num_cut = int((tokens.lengths[len(rows) :] > run.max_tokens).sum())
-    return TextsRead(len(rows), num_cut, run.max_tokens, compute_unknown_share(tokens, tokenizer)[0])
+    return TextsRead(len(rows), num_cut, run.max_tokens, unknown_share)
 
 
 def check_vocabulary(counts: TextsRead, name: str) -> None:

@@ -185,6 +185,11 @@ def group_rows_by_code(codes_N: np.ndarray) -> tuple[np.ndarray, list[np.ndarray
     return codes, np.split(order_N, np.cumsum(counts)[:-1]) if len(codes) else []
 
 
+def sample_evenly(length: int, count: int) -> np.ndarray:
+    """Return at most `count` evenly spaced indices of `length` entries, including both ends, int64."""
+    return np.unique(np.linspace(0, length - 1, min(count, length)).astype(np.int64))
+
+
 def iter_blocks(length: int, size: int) -> Iterator[slice]:
     """Yield slices of at most `size` entries that cover `length`."""
     return (slice(start, min(start + size, length)) for start in range(0, length, size))

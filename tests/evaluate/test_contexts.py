@@ -81,8 +81,6 @@ def test_copy_is_no_wrong_corpus(tmp_path: Path, documents: tuple[str, ...], exp
 
 
 def test_unknown_context_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown context 'topk'"):
-        draw_context("topk", make_corpus(), num_contexts=2, seed=0)
     with pytest.raises(ValueError, match="no wrong corpus"):
         wrong_corpora(make_datasets("A"))
 

@@ -287,7 +287,6 @@ NO_NUMBERS = np.full_like(VECTORS, np.nan)
         (lambda: search(VECTORS, VECTORS, ["a", "b"], ["x", "y"], 3, {"a": ["z"]}), "first 'z'"),
         (lambda: score({"a": {}}, {"a": {}}), "no judged document, first 'a'"),
         (lambda: score({"a": {}}, {}), "no judged document, first 'a'"),
-        (lambda: score({}, {"a": {"x": 1}}, ["map"]), "unknown measure"),
     ],
 )
 def test_impossible_arguments_are_refused(call: Callable[[], object], message: str) -> None:
