@@ -52,9 +52,7 @@ class Profile:
             if value is not None and (type(value) is not int or value < 1):
                 raise ValueError(f"profile {self.name}: {name}={value!r}; must be a whole number of at least 1")
         if unknown := sorted(set(self.kinds) - set(STAGE_KINDS)):
-            raise ValueError(
-                f"profile {self.name}: {unknown[0]!r} is no kind of stage; choose among {list(STAGE_KINDS)}"
-            )
+            raise ValueError(f"profile {self.name}: {unknown[0]!r} is no kind of stage: {list(STAGE_KINDS)}")
         if self.num_nodes > 1 and self.on != "slurm":
             raise ValueError(f"profile {self.name}: nodes={self.num_nodes} needs on='slurm'")
         if 0 < self.gpus_per_run < self.num_processes:

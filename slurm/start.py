@@ -87,9 +87,7 @@ def _prepare_slurm(
 
     size = get_max_array_size()
     if size is None:
-        raise ValueError(
-            "Slurm does not respond here (scontrol show config); launch on a login node, or without --profile for this machine"
-        )
+        raise ValueError("Slurm does not respond (scontrol show config): use a login node, or no --profile")
     live_jobs = snapshot.map_slurm_jobs()
     new_tasks = [
         task

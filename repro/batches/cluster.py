@@ -257,9 +257,7 @@ class _Vectors:
 
 def _check_cluster_size(cluster_size: int, counts: np.ndarray) -> None:
     if cluster_size > counts.max():
-        raise ValueError(
-            f"cluster_size is {cluster_size}, and the largest domain has {counts.max()} pairs: choose at most that many"
-        )
+        raise ValueError(f"cluster_size is {cluster_size}, and the largest domain has {counts.max()} pairs")
 
 
 def _cluster_domains(

@@ -174,10 +174,7 @@ def write_given_negatives(
     rows = _iter_given(pairs, rows_NH)
     first = next(rows, None)
     if first is None:
-        raise ValueError(
-            "mined_negatives='given': no pair of this corpus has negatives: import a file with a column of them, or choose "
-            "'below', which mines them"
-        )
+        raise ValueError("mined_negatives='given': no pair of this corpus has negatives: choose 'below'")
     write_pairs(path, chain([first], rows), with_negatives=False)
     return rows_NH
 

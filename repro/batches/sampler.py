@@ -160,7 +160,4 @@ def _choose_order(
 def _check_batch_size(batch_size: int, counts: np.ndarray) -> None:
     largest = int(counts.max(initial=0))
     if batch_size > largest:
-        raise ValueError(
-            f"batch_size is {batch_size}, and the largest of {len(counts)} domains has {largest} pairs: "
-            "choose at most that many"
-        )
+        raise ValueError(f"batch_size is {batch_size}, and the largest of {len(counts)} domains has {largest} pairs")

@@ -32,9 +32,7 @@ class TrainedEncoder:
 
         folder = get_trained_folder(run_id)
         if not folder.is_dir():
-            raise ValueError(
-                f"filter_model={run_id}: the run is not trained here; `python -m repro run {run_id}` trains it"
-            )
+            raise ValueError(f"filter_model={run_id} is not trained here: `repro run {run_id}` trains it")
         self._model = Biencoder.from_pretrained(folder)
         self.num_dimensions = self._model.config.hidden_size
         self.num_threads = 2 if self._model.device.type == "cuda" else 1

@@ -33,9 +33,7 @@ MIN_GRADE, MAX_GRADE = -100, 1000
 def check_name(name: object, where: str) -> None:
     """Raise ValueError if a name of a suite, dataset or family is not valid as a folder name and in metric paths."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError(
-            f"{where}: {shorten(repr(name))} is not a name: letters, digits, '.', '_', '+', '@' and '-', at most 100 of them"
-        )
+        raise ValueError(f"{where}: {shorten(repr(name))} is no name: at most 100 letters, digits and '._+@-'")
 
 
 def get_legal_name(name: str, default: str = "collection") -> str:
@@ -47,9 +45,7 @@ def get_legal_name(name: str, default: str = "collection") -> str:
 def check_word(identifier: str, where: str) -> None:
     """Raise ValueError if an id is empty or has a space, since TREC runs cannot store it."""
     if identifier.split() != [identifier]:
-        raise ValueError(
-            f"{where}: the id {shorten(repr(identifier))} is empty or has a space: TREC runs cannot hold it"
-        )
+        raise ValueError(f"{where}: the id {shorten(repr(identifier))} is empty or has a space, unlike those of TREC")
 
 
 def parse_grade(text: str) -> int:
@@ -327,9 +323,7 @@ def load_suite(folder: Path) -> Suite:
             rules = read_rules(row["quirks"]) if "quirks" in row else None
             datasets.append(SuiteDataset(name, family, folder / name, rules, row.get("part_of") or ""))
     except (KeyError, TypeError) as error:
-        raise ValueError(
-            f'{path} is malformed ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}'
-        ) from error
+        raise ValueError(f'{path} ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}') from error
     if not datasets:
         raise ValueError(f"{path} names no dataset")
     check_groups([(dataset.name, dataset.family) for dataset in datasets], str(path))
@@ -441,9 +435,7 @@ def _read_judgements(
         # Real qrels repeat lines. Only a contradiction is an error.
         first_grade = judgements.setdefault(query_id, {}).setdefault(document_id, grade)
         if first_grade != grade:
-            raise ValueError(
-                f"{where}: {shorten(query_id)} and {shorten(document_id)} were judged {first_grade} before, {grade} here"
-            )
+            raise ValueError(f"{where}: this pair was judged {first_grade} before, and {grade} here")
     if all(grade <= 0 for grades in judgements.values() for grade in grades.values()):
         raise ValueError(f"{path} has no grade above 0: no document is relevant to any query, every score would be 0")
     return judgements
@@ -472,9 +464,7 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
                 continue
             yield number, (query_id, document_id, parse_grade(grade))
         except ValueError as error:
-            raise ValueError(
-                f"{path}, line {number}: expected query-id, corpus-id and a whole number ({error})"
-            ) from error
+            raise ValueError(f"{path}, line {number}: expected query-id, corpus-id and grade ({error})") from error
 
 
 def _count_unjudged_queries(

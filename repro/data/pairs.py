@@ -246,9 +246,7 @@ def read_pairs(path: Path) -> Pairs:
         raise ValueError(f"{path} is not an Arrow stream of pairs ({error}): delete it and build it again") from error
     missing = [name for name in TEXT_COLUMNS if name not in table.column_names]
     if missing:
-        raise ValueError(
-            f"{path} has no columns {missing}; pairs have {list(TEXT_COLUMNS)}, it has {table.column_names}"
-        )
+        raise ValueError(f"{path} has no columns {missing} of pairs, but {table.column_names}")
     return Pairs(table, mapped=mapped)
 
 

@@ -253,15 +253,10 @@ def _make_pairs(row: Mapping[str, Any], chosen: Chosen, path: Path, line: str) -
     """Yield the pairs of a row. Raises ValueError if a value is neither a text nor a list of texts."""
     queries, documents = (_to_texts(row[chosen[side][0]]) or [""] for side in ("query", "document"))
     if len(queries) > 1 and len(documents) > 1:
-        raise ValueError(
-            f"{len(queries)} queries and {len(documents)} documents: it is not clear which belong together, so write a "
-            "row for each pair"
-        )
+        raise ValueError(f"{len(queries)} queries and {len(documents)} documents: write a row for each pair")
     negatives = tuple(text for name in chosen.get("negatives", ()) for text in _to_texts(row[name]))
     if get_format(path) in (".csv", ".tsv") and (lists := [text for text in negatives if WRITTEN_LIST.fullmatch(text)]):
-        raise ValueError(
-            f"the negatives are a list written as text, which jsonl and parquet can hold: {shorten(lists[0])}"
-        )
+        raise ValueError(f"negatives are a list written as text, use jsonl or parquet: {shorten(lists[0])}")
     domain = get_domain_name(row[chosen["domain"][0]]) if "domain" in chosen else ""
     label = row[chosen["label"][0]] if "label" in chosen else None
     is_further = False

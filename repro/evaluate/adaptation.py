@@ -48,16 +48,12 @@ class Moments:
         """
         count, width = vectors_NH.shape
         if count < MIN_DOCUMENTS:
-            raise ValueError(
-                f"a corpus of {count} documents has no covariance: at least {MIN_DOCUMENTS} are needed, {FEW} or more advised"
-            )
+            raise ValueError(f"a corpus of {count} documents has no covariance: use at least {FEW}")
         mean_H = np.asarray(np.mean(vectors_NH, axis=0, dtype=np.float64))
         # the mean of a dimension is not finite if one of its numbers is not
         if not np.isfinite(mean_H).all():
             num_invalid = int((~np.isfinite(vectors_NH)).any(axis=1).sum())
-            raise ValueError(
-                f"{num_invalid} of {count} document vectors hold NaN or infinity: the corpus has no covariance"
-            )
+            raise ValueError(f"{num_invalid} of {count} document vectors hold NaN or infinity")
         covariance_HH = np.zeros((width, width))
         # Subtract the mean first. The difference E[x²] − mean² would lose digits.
         for start in range(0, count, BLOCK):

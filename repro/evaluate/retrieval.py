@@ -391,9 +391,7 @@ def _check_vectors(side: str, vectors: Matrix, ids: Sequence[str]) -> None:
         for row in np.flatnonzero(~np.isfinite(vectors[part]).all(axis=1))
     ]
     if invalid:
-        raise ValueError(
-            f"{side}: {len(invalid)} vectors hold NaN or infinity, first that of {shorten(ids[invalid[0]])}"
-        )
+        raise ValueError(f"{side}: {len(invalid)} vectors hold NaN or infinity, first {shorten(ids[invalid[0]])}")
 
 
 def _rerank(

@@ -141,10 +141,7 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
 
     folder = Path(source)
     if source in MTEB_SUITES:
-        raise ValueError(
-            f"--suite {source} is run by the library mteb: examples/mteb_contexts.py scores a model, "
-            "`repro run table2` the paper's"
-        )
+        raise ValueError(f"--suite {source} is run by the library mteb: see examples/mteb_contexts.py")
     if not folder.is_dir():
         if split:
             raise ValueError(f"--split {split}: {source} is no BEIR folder")

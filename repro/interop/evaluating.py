@@ -270,16 +270,12 @@ def check_options(request: EvaluationRequest, sizes: Mapping[str, Any], sources:
         return
     if unknown := sorted(set(request.whiten) - set(WHITENING_SOURCES)):
         raise ValueError(f"--whiten {' '.join(unknown)} is unknown; choose one of {list(WHITENING_SOURCES)}")
-    if not sizes:
-        raise ValueError(f"--whiten: {BM25} has no vectors; leave it out")
+    # also true for BM25 alone
     if all(map(is_blind, sizes.values())):
-        raise ValueError(f"--whiten: {next(iter(sizes))} was trained without documents, so leave it out")
+        raise ValueError(f"--whiten: {' and '.join(sources)} have no vectors that it can change: leave it out")
     reading = [source for source in sizes if reads_documents(sizes[source])]
     if reading and "own" not in request.contexts:
-        raise ValueError(
-            f"--whiten: the vectors of {reading[0]} are whitened under the own context, which is not scored, so there is "
-            "nothing to compare them with: add --context own"
-        )
+        raise ValueError(f"--whiten: vectors of {reading[0]} are whitened under the own context: add --context own")
 
 
 def _check_stemmed_language(language: str, sources: Sequence[str]) -> None:

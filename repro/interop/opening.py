@@ -130,9 +130,7 @@ def find_named_run(source: str) -> Run | None:
 
 def _open_run(run: Run, source: str, progress: Progress) -> Model:
     if run.architecture not in TRAINED:
-        is_minilm = (run.architecture, run.surrogate) == ("surrogate", MINILM)
-        hint = f"name {MINILM} instead" if is_minilm else f"choose one of {TRAINED}"
-        raise ValueError(f"run {source} is of {run.architecture!r}, which trains no model: {hint}")
+        raise ValueError(f"run {source} is of {run.architecture!r}, which trains no model; {MINILM} is one by name")
     from repro.train.checkpoint import read_checkpoint_step
     from repro.train.trainer import trained_model
 

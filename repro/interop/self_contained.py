@@ -80,8 +80,6 @@ def load_self_contained_model(folder: Path) -> ContextualModel:
     path = folder / CONFIG_FILE
     values = json_object(path)
     _check_settings(folder, values.get("prompts"))
-    if not isinstance(values.get("repro"), dict):
-        raise ValueError(f"{path} has no field `repro`: export or download the folder again")
     config = make_config(values["repro"], str(path))
     config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, folder))
     model = ContextualModel(config)
@@ -101,9 +99,7 @@ def _check_settings(folder: Path, prompts: Any) -> None:
     path = folder / "config_sentence_transformers.json"
     settings = json_object(path) if path.is_file() else {}
     if settings.get("truncate_dim"):
-        raise ValueError(
-            f"{path}: truncate_dim is {settings['truncate_dim']!r}, which is not supported: set it to null"
-        )
+        raise ValueError(f"{path}: truncate_dim is {settings['truncate_dim']!r}: set it to null")
     stored, saved = (dict(value) if isinstance(value, dict) else {} for value in (prompts, settings.get("prompts")))
     if changed := sorted(name for name in stored if saved.get(name, stored[name]) != stored[name]):
         raise ValueError(f"{path}: the prompt {changed[0]!r} is not that of {CONFIG_FILE}: make them equal")

@@ -67,9 +67,7 @@ def as_sentence_transformer(model: Model) -> SentenceTransformer:
             write_self_contained(model, Path(folder))
             return SentenceTransformer(folder, trust_remote_code=True, device=str(model.device)).eval()
     if model.config.backbone == "bert" and model.config.first_position:
-        raise ValueError(
-            f"first_position={model.config.first_position}: it cannot be exported, since stock modules read a text at position 0"
-        )
+        raise ValueError(f"first_position={model.config.first_position}: stock modules read a text at position 0")
     prompts = dict(PROMPTS[model.config.prompts]._asdict())
     # the module Transformer can only be created from a folder
     with tempfile.TemporaryDirectory() as folder:
@@ -107,8 +105,6 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     """
     path = Path(folder)
     modules = read_json(path / "modules.json")
-    if not isinstance(modules, list) or not all(isinstance(row, dict) and "type" in row for row in modules):
-        raise ValueError(f"{path / 'modules.json'} is not a list of modules, each with its type: download it again")
     _check_kind(path)
     types = [str(module["type"]) for module in modules]
     # Stock modules run no code of the folder.
@@ -122,9 +118,7 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
         _check_weights(model, path, modules)
     except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         message = shorten(" ".join(str(error).split()), 200)
-        raise ValueError(
-            f"{path} is damaged ({type(error).__name__}: {message}): export or download it again"
-        ) from error
+        raise ValueError(f"{path} is damaged ({type(error).__name__}: {message}): export it again") from error
     return model
 
 
@@ -155,9 +149,7 @@ def _check_kind(folder: Path) -> None:
     path = folder / SETTINGS_FILE
     kind = json_object(path).get("model_type") if path.is_file() else None
     if kind not in (None, DENSE):
-        raise ValueError(
-            f"{folder} is a {shorten(kind)} of sentence-transformers, expected a {DENSE}: name one of these"
-        )
+        raise ValueError(f"{folder} is a {shorten(kind)} of sentence-transformers, expected a {DENSE}")
 
 
 def _make_dense(linear: torch.nn.Module, activation: torch.nn.Module) -> Dense:

@@ -208,10 +208,7 @@ def drop_seen_queries(
         if retrieval.judgements:
             remaining[name] = replace(collection, retrieval=retrieval)
     if not remaining:
-        raise ValueError(
-            f"--leave-out-seen: every query of {suite.name} was trained on, so none is left to score: "
-            "choose another suite"
-        )
+        raise ValueError(f"--leave-out-seen: every query of {suite.name} was trained on, so none is left")
     datasets = tuple(dataset for dataset in suite.datasets if dataset.name in remaining)
     return replace(suite, datasets=datasets), remaining
 

@@ -59,27 +59,16 @@ class ModelConfig:
         for name, valid in choices.items():
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
-        counts = ("num_layers", "num_first_stage_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
-        for name in (*counts, "num_contexts", "tokens_per_document"):
-            maximum = MAX_LAYERS if name.endswith("_layers") else MAX_SIZE
-            if not 1 <= getattr(self, name) <= maximum:
-                raise ValueError(f"{name}={shorten(getattr(self, name))}: must be at least 1 and at most {maximum}")
+        for name, (minimum, maximum) in LIMITS.items():
+            value = getattr(self, name)
+            if value is not None and not minimum <= value <= maximum:
+                raise ValueError(f"{name}={shorten(value)}: must be at least {minimum} and at most {maximum}")
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
         if self.pooling != "mean" and (self.architecture != "contextual" or self.prefix_is_pooled):
             raise ValueError(f"pooling={self.pooling!r}: only for a contextual model whose texts alone are averaged")
-        if not 0 <= self.sequence_dropout <= 1:
-            raise ValueError(f"sequence_dropout={self.sequence_dropout}: must be at least 0 and at most 1")
         if self.is_blind and self.pooling != "mean":
             raise ValueError(f"sequence_dropout=1 with pooling={self.pooling!r}: its weights would show the documents")
-        if self.first_position is not None and not 0 <= self.first_position <= MAX_SIZE:
-            raise ValueError(
-                f"first_position={self.first_position}: must be at least 0 and at most {MAX_SIZE}, or None"
-            )
-        if self.num_soft_prompts < 0 or self.max_tokens < 3:
-            raise ValueError(
-                f"num_soft_prompts={self.num_soft_prompts} must be at least 0, max_tokens={self.max_tokens} at least 3"
-            )
 
     @property
     def is_blind(self) -> bool:
@@ -99,10 +88,7 @@ class ModelConfig:
 
 def load_config(folder: Path) -> ModelConfig:
     """Load config.json. Raises ValueError if it is missing, or names the unknown or invalid fields."""
-    path = folder / CONFIG_FILE
-    if not path.is_file():
-        raise ValueError(f"{folder} holds no model: {CONFIG_FILE} is missing")
-    return make_config(json_object(path), str(path))
+    return make_config(json_object(folder / CONFIG_FILE), str(folder / CONFIG_FILE))
 
 
 def make_config(values: Mapping[str, Any], source: str) -> ModelConfig:
@@ -122,7 +108,13 @@ def make_config(values: Mapping[str, Any], source: str) -> ModelConfig:
 
 
 KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool, "Mapping": dict}
-MAX_SIZE = 10**6
-MAX_LAYERS = 1000
+LIMITS: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys(("num_layers", "num_first_stage_layers"), (1, 1000)),
+    **dict.fromkeys(("hidden_size", "num_heads", "intermediate_size", "vocab_size", "num_contexts"), (1, 10**6)),
+    **dict.fromkeys(("num_soft_prompts", "first_position"), (0, 10**6)),
+    "tokens_per_document": (1, 10**6),
+    "sequence_dropout": (0, 1),
+    "max_tokens": (3, 10**6),
+}
 """Limits that no real model exceeds. They protect against typing errors and forged files that would exhaust the memory.
 """

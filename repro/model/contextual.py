@@ -111,9 +111,7 @@ class ContextualModel(TextEncoder):
 
     def _check_reads_documents(self) -> None:
         if self.config.is_blind:
-            raise ValueError(
-                "this model was trained without documents (sequence_dropout=1): use set_context(None), the null context"
-            )
+            raise ValueError("this model was trained without documents: use set_context(None), the null context")
 
     def set_context_tokens(self, tokens: Tokens) -> None:
         """Set the context to all of these documents, given as tokens with their prompt."""

@@ -144,8 +144,6 @@ class TextEncoder(nn.Module):
 
         A model without context accepts only None.
         """
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         vectors = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
         with evaluation_mode(self):
@@ -192,8 +190,6 @@ class TextEncoder(nn.Module):
         """
         config = load_config(Path(folder))
         config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, Path(folder)))
-        if config.architecture != cls.architecture:
-            raise ValueError(f"{folder} holds a {config.architecture} model, not a {cls.architecture} one")
         model = cls(config)
         model.load_weights(Path(folder))
         return model.eval()
@@ -201,8 +197,6 @@ class TextEncoder(nn.Module):
     def load_weights(self, folder: Path) -> None:
         """Load model.safetensors. Raises ValueError if it is damaged or does not match the model."""
         path = folder / WEIGHTS_FILE
-        if not path.is_file():
-            raise ValueError(f"{folder} holds no model: {WEIGHTS_FILE} is missing")
         weights = read_tensors(path)
         check_fit(get_shapes(weights), get_shapes(self.state_dict()), f"{path} does not fit its config")
         self.load_state_dict(weights)

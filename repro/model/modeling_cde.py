@@ -476,9 +476,7 @@ class CdeModel(PreTrainedModel):
     ) -> None:
         """Write a complete folder: weights, context, configuration, tokenizer, this file, and which run trained the model."""
         if kwargs.get("push_to_hub"):
-            raise ValueError(
-                "push_to_hub=True would upload the folder before it is complete: call model.push_to_hub(NAME)"
-            )
+            raise ValueError("push_to_hub=True would upload an incomplete folder: call model.push_to_hub(NAME)")
         if self._context_is_stale and self.context_input_ids is not None:
             self._update_context()
         self.config.auto_map = {"AutoConfig": "modeling_cde.CdeConfig", "AutoModel": "modeling_cde.CdeModel"}
@@ -648,10 +646,7 @@ def as_context_rows(vectors: Any, sizes: SimpleNamespace) -> Tensor:
     tokens_per_document = sizes.tokens_per_document
     max_rows = sizes.num_contexts * tokens_per_document
     if not vectors.numel() or vectors.shape[-1] not in (width, width * tokens_per_document):
-        raise ValueError(
-            f"the context has the shape {tuple(vectors.shape)}: expected vectors of {width} numbers, as this model's "
-            "first stage returns them"
-        )
+        raise ValueError(f"the context has the shape {tuple(vectors.shape)}: expected {width} numbers per vector")
     rows_CE = vectors.reshape(-1, width)
     if len(rows_CE) > max_rows:
         raise ValueError(

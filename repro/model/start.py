@@ -53,8 +53,6 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, he
     `heads` is "random" as in the official code, "identity" for an output head that passes pooled states through, or
     "both-identity" for such heads in both stages. Raises ValueError if the start weights do not match.
     """
-    if heads not in HEADS:
-        raise ValueError(f"heads={heads!r} is unknown; choose one of {list(HEADS)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         # All weights are drawn first, also those that are replaced below. Heads therefore do not depend on `start`.
@@ -102,15 +100,11 @@ def fit_to_start(config: ModelConfig, start: str) -> ModelConfig:
     pretrained = AutoConfig.from_pretrained(get_pretrained_folder(start))
     kind = KINDS.get(pretrained.model_type)
     if kind != config.backbone:
-        raise ValueError(
-            f"start={start!r} is a {pretrained.model_type} model: set backbone={kind!r} instead of {config.backbone!r}"
-        )
+        raise ValueError(f"start={start!r} is a {pretrained.model_type} model: set backbone={kind!r}")
     is_contextual = config.architecture == "contextual"
     for name in ("num_layers", "num_first_stage_layers") if is_contextual else ("num_layers",):
         if getattr(config, name) > pretrained.num_hidden_layers:
-            raise ValueError(
-                f"{name}={getattr(config, name)}: start={start!r} has {pretrained.num_hidden_layers} layers"
-            )
+            raise ValueError(f"{name}={getattr(config, name)}: {start!r} has {pretrained.num_hidden_layers} layers")
     if config.hidden_size != pretrained.hidden_size:
         raise ValueError(f"hidden_size={config.hidden_size}: start={start!r} has {pretrained.hidden_size}")
     settings = {name: getattr(pretrained, name, None) for name in COPIED_SETTINGS}

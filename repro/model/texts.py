@@ -62,9 +62,7 @@ class Pieces(NamedTuple):
 
 
 def cut_by_length(texts: Texts, size: int) -> Pieces:
-    """Divide a batch into pieces of at most `size` texts of similar length. Raises ValueError if `size` is below 1."""
-    if size < 1:
-        raise ValueError(f"piece size {size}: must be at least 1")
+    """Divide a batch into pieces of at most `size` texts of similar length."""
     order_N = torch.argsort(texts.mask_NS.sum(1), stable=True)
     pieces = tuple(texts.rows(index) for index in torch.split(order_N, size))
     # the inverse permutation

@@ -133,10 +133,7 @@ def make_searched_stage(run: Run) -> Stage:
     """Return the stage of a suite whose collections are searched. Raises ValueError for mteb suites too."""
     stage = make_suite_stage(run)
     if stage is None:
-        raise ValueError(
-            f"suite {run.suite!r} is tasks whose data the library mteb gets itself, not collections that are searched "
-            "here: score a trained model or the surrogate on it, or choose the suite 'beir' or 'cqadupstack'"
-        )
+        raise ValueError(f"suite {run.suite!r} is scored by the library mteb alone: choose 'beir' or 'cqadupstack'")
     return stage
 
 

@@ -52,7 +52,5 @@ def download_model(name: str, revision: str | None = None, **options: Any) -> Pa
             f"fetch it on a machine with internet (`hf download {name}`) and give its folder"
         ) from error
     if not any(folder.rglob("*.safetensors")):
-        raise ValueError(
-            f"{name} has no weights in safetensors in {folder}: fetch all of its files on a machine with internet (`hf download {name}`)"
-        )
+        raise ValueError(f"{name} has no weights in safetensors in {folder}: `hf download {name}`")
     return folder

@@ -184,10 +184,7 @@ def check_same_value(name: str, value: str) -> None:
     values: list[str] = [""] * count_processes()
     dist.all_gather_object(values, value)
     if differing := [process for process, other in enumerate(values) if other != values[0]]:
-        raise ValueError(
-            f"process {differing[0]} has another {name} than process 0 ({values[differing[0]]}, not {values[0]}): let all "
-            "nodes share one REPRO_HOME"
-        )
+        raise ValueError(f"process {differing[0]} has another {name} than process 0: share one REPRO_HOME")
 
 
 def any_process(flag: bool, device: torch.device) -> bool:

@@ -96,9 +96,7 @@ def parse_switches(text: str) -> Switches:
     for word in text.split():
         name = word.removeprefix("no-")
         if name not in names:
-            raise ValueError(
-                f"{SWITCHES_VARIABLE} has {word[:40]!r}: it takes {names}, each with no- in front to turn it off"
-            )
+            raise ValueError(f"{SWITCHES_VARIABLE} has {word[:40]!r}: it takes {names}, also with no- in front")
         switches = replace(switches, **{name: word == name})
     return switches
 
@@ -223,11 +221,7 @@ def read_chunks_variable() -> ChunkSizes | None:
         return None
     numbers = [part.strip() for part in text.split(",")]
     if len(numbers) != 2 or not all(map(_is_count, numbers)):
-        raise ValueError(
-            f"{CHUNKS_VARIABLE} is {text[:40]!r}: it sets the number of texts of the second and the first stage with a "
-            f"graph in memory, two whole numbers of at least 1, such as {CHUNKS_VARIABLE}=64,128. Unset it to use the "
-            "default"
-        )
+        raise ValueError(f"{CHUNKS_VARIABLE} is {text[:40]!r}: expected two whole numbers of at least 1, as 64,128")
     return ChunkSizes(*map(int, numbers))
 
 

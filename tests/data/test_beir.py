@@ -140,7 +140,7 @@ MALFORMED = [
     ("qrels/test.tsv", HEADER + "q1\td1\t-1\nq2\td1\t0\n", "has no grade above 0"),
     ("qrels/test.tsv", HEADER + "q1\td1\t999999999\n", "line 2: .*999999999 is not from -100 to 1000"),
     ("qrels/test.tsv", HEADER + "q1\td1\t1.5\n", "line 2: .*'1.5' is not a whole number"),
-    ("qrels/test.tsv", HEADER + "q1\td1\t1\nq1\td1\t0\n", "line 3: .*were judged 1 before, 0 here"),
+    ("qrels/test.tsv", HEADER + "q1\td1\t1\nq1\td1\t0\n", "line 3: .*judged 1 before, and 0 here"),
 ]
 
 

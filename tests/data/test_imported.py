@@ -91,13 +91,13 @@ def test_other_content_is_another_corpus(tmp_path: Path) -> None:
     for options in others:
         shutil.rmtree(first.folder)
         names.add(import_rows(tmp_path, **options).corpus)
-        with pytest.raises(ValueError, match=f"'{first.corpus}' is not available"):
+        with pytest.raises(ValueError, match=f"'{first.corpus}' has other text"):
             make_corpus_stage(first.corpus)
     assert len(names) == 4
     shutil.rmtree(first.folder)
     assert import_rows(tmp_path).corpus == first.corpus and make_corpus_stage(first.corpus).path == folder
     assert find_corpus(first.corpus) == find_corpus("mine") and find_corpus("mine").name == "mine"
-    with pytest.raises(ValueError, match="is not available"):
+    with pytest.raises(ValueError, match="has other text"):
         find_corpus("mine@01234567")
 
 

@@ -151,7 +151,7 @@ def test_excluded_collection_is_wrong_corpus(monkeypatch: pytest.MonkeyPatch) ->
         ("--model contextual --context odd", r"unknown context \['odd'\]"),
         ("--compare bm25 contextual --num-contexts 5", "--num-contexts 5: contextual takes 1 to 4"),
         ("--compare contextual without-null --context null", "--context null: without-null"),
-        ("--compare bm25 blind --whiten own", "--whiten: blind was trained without documents"),
+        ("--compare bm25 blind --whiten own", "--whiten: bm25 and blind have no vectors"),
         ("--model contextual --context null --whiten own", "add --context own"),
         ("--model bm25 --whiten own", "--whiten"),
         ("--model bm25 --context own --wrong-from zoo", "add --context wrong"),

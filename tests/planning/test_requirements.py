@@ -51,7 +51,7 @@ def test_mteb_data_is_no_stage() -> None:
     (bm25,) = grid(run, architecture="bm25", corpus="planted")
     assert make_suite_stage(run) is None and not list_stages(bm25)
     assert {name for name in list_names(run) if "mteb" in name} == {"data mteb-retrieval"}
-    with pytest.raises(ValueError, match="'mteb-retrieval' is tasks whose data the library mteb gets itself"):
+    with pytest.raises(ValueError, match="'mteb-retrieval' is scored by the library"):
         make_searched_stage(run)
 
 

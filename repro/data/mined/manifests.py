@@ -68,9 +68,7 @@ def verify_manifests(mined: Iterable[Mined], folder: Path = MANIFEST_FOLDER) -> 
             if expected.sha256 != found.sha256:
                 differences.append(f"{source.source}: {_format(expected)} expected, {_format(found)} found")
     if differences:
-        raise ValueError(
-            f"mined text differs from its manifest ({'; '.join(differences)}): install the versions of requirements.lock"
-        )
+        raise ValueError(f"mined text differs ({'; '.join(differences)}): install the versions of requirements.lock")
 
 
 def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[WheelManifest]:

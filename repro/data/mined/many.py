@@ -169,7 +169,5 @@ def _read_rows(package: Package, path: Path) -> list[Row]:
     """Return the rows of a package. ValueError if they are not those of the list."""
     rows = mine_wheel(path, package.name)
     if hash_rows(rows) != package.rows_sha256:
-        raise ValueError(
-            f"{path} gives {len(rows)} rows that differ from the {package.num_rows} of {PACKAGES_FILE.name}"
-        )
+        raise ValueError(f"{path} gives {len(rows)} rows, not the {package.num_rows} of {PACKAGES_FILE.name}")
     return rows

@@ -67,10 +67,7 @@ def fetch_wheel(package: str, pin: Pin | None = None) -> Path:
         _fetch(f"{package}=={pin.version} --hash=sha256:{pin.sha256}", path)
     digest = hash_file(path)
     if digest != pin.sha256:
-        raise ValueError(
-            f"{path} is not the pinned wheel (sha256 {digest[:12]}, expected {pin.sha256[:12]}): remove it, so that it "
-            "is fetched again"
-        )
+        raise ValueError(f"{path} is not the pinned wheel (sha256 {digest[:12]}): remove it, and it is fetched again")
     return path
 
 

@@ -159,10 +159,7 @@ def _divide_rest(
     keeps_answers = int(is_answer_N.sum()) > MAX_LOST_SHARE * num_others
     is_free_N = ~is_held_out_N if keeps_answers else ~is_held_out_N & ~is_answer_N
     if not is_free_N.any():
-        raise ValueError(
-            f"nothing is left to train on of {count_noun(len(is_free_N), 'pair')}, since all share a text with those that "
-            "are held out: hold out fewer domains, or import more pairs"
-        )
+        raise ValueError(f"all of {count_noun(len(is_free_N), 'pair')} are held out: nothing is left to train on")
     set_apart, is_lost_N = _select_set_apart(keys, side, np.flatnonzero(is_free_N))
     train = np.flatnonzero(is_free_N & ~is_lost_N)
     counts = {

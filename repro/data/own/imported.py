@@ -191,9 +191,7 @@ def find_imported(name: str) -> ImportedCorpus:
     base_name, _, digest = name.partition("@")
     path = get_corpora_folder() / base_name / CORPUS_FILE
     if not CORPUS_NAME.fullmatch(base_name) or not path.is_file():
-        raise ValueError(
-            f"no corpus {base_name!r} was imported on this machine: run `repro data import PATH --name {base_name}`"
-        )
+        raise ValueError(f"no corpus {base_name!r} was imported here: `repro data import PATH --name {base_name}`")
     content = json_object(path)
     try:
         lists = {key: tuple(content[key]) for key in ("held_out_domains", "notes")}
@@ -201,14 +199,9 @@ def find_imported(name: str) -> ImportedCorpus:
         if corpus.recipe != RECIPE:
             raise ValueError(f"its recipe is {corpus.recipe}, this version has {RECIPE}")
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no corpus of this version ({error}): remove its folder and import again"
-        ) from error
+        raise ValueError(f"{path} is of another version ({error}): remove its folder and import again") from error
     if digest and corpus.corpus != name:
-        raise ValueError(
-            f"corpus {name!r} is not available: the current content of {base_name!r} is {corpus.corpus!r}; import the "
-            "earlier text again to use it"
-        )
+        raise ValueError(f"corpus {name!r} has other text now, as {corpus.corpus!r}: import the earlier text again")
     return corpus
 
 
@@ -268,10 +261,7 @@ def check_trainable(name: str) -> None:
     if name in SUITES:
         raise ValueError(f"{name!r} is an evaluation set without training pairs: use it as suite={name}")
     if is_imported(name) and (corpus := find_imported(name)).only_evaluates:
-        raise ValueError(
-            f"{corpus.name!r} is an evaluation set without training pairs: use it with `repro evaluate --model M "
-            f"--suite {corpus.name}`; a BEIR folder to train on needs qrels/train.tsv"
-        )
+        raise ValueError(f"{corpus.name!r} has no training pairs: use it with `repro evaluate --suite {corpus.name}`")
 
 
 def explain_none_set_apart(corpus: str) -> str:
@@ -297,9 +287,7 @@ def list_content_files(folder: Path) -> list[Path]:
 def _check_target(name: str, reserved: Iterable[str] = ()) -> Path:
     """Return the folder of a new corpus. Raises ValueError if the name is invalid or taken."""
     if not CORPUS_NAME.fullmatch(name):
-        raise ValueError(
-            f"name={name!r}: a name has up to 41 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
-        )
+        raise ValueError(f"name={name!r}: at most 41 of a-z, 0-9, '.', '_' and '-', a letter or digit first")
     if name in reserved:
         raise ValueError(f"name={name!r} is one of the project's own: choose another")
     target = get_corpora_folder() / name

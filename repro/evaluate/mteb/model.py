@@ -144,13 +144,9 @@ class MtebModel(AbsEncoder):
         if isinstance(self.model, ContextualModel) and self.model.config.is_blind and self.context != "null":
             raise ValueError(f"context={self.context!r}: this model was trained without documents, set context='null'")
         if (self.context == "none") != isinstance(self.model, Biencoder):
-            raise ValueError(
-                f"context={self.context!r}: a contextual model needs a context, set 'own', 'fixed' or 'null'"
-            )
+            raise ValueError(f"context={self.context!r}: a contextual model needs 'own', 'fixed' or 'null'")
         if (self.context == "fixed") != bool(self.fixed_context):
-            raise ValueError(
-                f"context={self.context!r} with {len(self.fixed_context)} fixed texts: give both or neither"
-            )
+            raise ValueError(f"context={self.context!r}: texts are fixed for the context 'fixed' alone")
 
     def _describe_context(self) -> dict[str, Any]:
         if not isinstance(self.model, ContextualModel):
