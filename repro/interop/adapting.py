@@ -32,8 +32,9 @@ from repro.evaluate.adaptation import (
     make_whitening_map,
 )
 from repro.interop.arguments import check_target, to_device
+from repro.interop.card import INSTALL_STOCK, render_card
 from repro.interop.corpus import Corpus, Progress, describe_column_choice, find_corpus
-from repro.interop.exporting import INSTALL_STOCK, list_opening_code, write_folder
+from repro.interop.exporting import list_opening_code, write_folder
 from repro.interop.opening import find_named_run, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, save_stock_modules
 from repro.interop.stock_encoder import DOT, StockEncoder
@@ -60,7 +61,16 @@ def adapt_model(source: str, corpus: str, folder: Path, *, progress: Progress = 
     texts = read_distinct_documents(found, progress)
     model = open_stock(source, progress)
     adapted = append_map(model, fit_whitening_map(model, texts, found.document_role))
-    card = _format_card(source, found.name, len(texts))
+    card = render_card(
+        "adapted_card.md.j2",
+        # of a folder, the card names only the last part of its path
+        name=Path(source).resolve().name if Path(source).is_dir() else source,
+        corpus=found.name,
+        num_documents=len(texts),
+        shrinkage=f"{DEFAULT_SHRINKAGE:g}",
+        install=INSTALL_STOCK,
+        notes=UPDATE_NOTE,
+    )
     write_folder(folder, lambda part: save_stock_modules(adapted, part), card, find_training_run(source))
     small_sample = describe_small_sample(len(texts))
     # a file of documents has no queries, so the user has to name a suite
@@ -156,19 +166,3 @@ def append_map(model: SentenceTransformer, affine: AffineMap) -> SentenceTransfo
         similarity_fn_name=model.similarity_fn_name,
         device=str(model.device),
     ).eval()
-
-
-def _format_card(source: str, corpus: str, num_documents: int) -> str:
-    # of a folder, the card names only the last part of its path
-    name = Path(source).resolve().name if Path(source).is_dir() else source
-    return (
-        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n---\n\n"
-        f"# {name}, whitened by a corpus\n\n"
-        f"The vectors of `{name}`, mapped by the mean and the covariance of {num_documents} documents of `{corpus}` "
-        f"(shrinkage {DEFAULT_SHRINKAGE:g}) and normalised. No training.\n\n"
-        f"Install: {INSTALL_STOCK}.\n\n"
-        "```python\nfrom sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(FOLDER)\n"
-        'queries = model.encode([...], prompt_name="query")\ndocuments = model.encode([...], prompt_name="document")\n'
-        "scores = queries @ documents.T\n```\n\n" + "\n".join(f"- {line}" for line in UPDATE_NOTE) + "\n\n"
-        "Use it to search this corpus. On other text it may be worse than the model it comes from.\n"
-    )

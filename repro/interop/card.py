@@ -1,8 +1,13 @@
-"""The model card of an export, generated from its run and records."""
+"""The model cards of exported and adapted models, from `card.md.j2` and `adapted_card.md.j2`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from repro.evaluate.digests import compute_model_digest
 from repro.interop.comparison import make_scores_view
@@ -16,65 +21,47 @@ from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
 from repro.text import CONTEXT_NAMES
 
-CONTEXT_NOTE = "Scores depend on the context documents: compare only scores that were made with the same ones."
-LIMITS = (
-    "Trained with a replication of the recipe of *Contextual Document Embeddings* (Morris & Rush, 2025), not by its "
-    "authors. Its scores are not theirs.",
-    "Texts are truncated to {max_tokens} tokens. Prompts are those of the row {prompts!r} of the project's table.",
-    CONTEXT_NOTE,
-    "Expect it to work only in the language of the training text. It was not checked for bias.",
-)
-GROWING_CORPUS_NOTE = (
-    "If the corpus grows, nothing has to be embedded again as long as the context stays as it is: embed the new documents "
-    "under the old context, and keep the seed and the documents that it was drawn from. After a new `set_context` all "
-    "documents must be embedded again, and queries as well."
-)
-STORED_WITH_CONTEXT = (
-    "`save_pretrained` stores the context with the weights, so an index and its context stay together: "
-    "`model.set_context(documents, seed=0)`, embed, `model.save_pretrained(folder)`."
-)
+_WRITTEN = f"(written with {version('sentence-transformers')} and {version('transformers')})"
+INSTALL_CONTEXTUAL = f'`pip install "sentence-transformers>=6" "transformers>=5.17"` {_WRITTEN}'
+INSTALL_STOCK = f'`pip install "sentence-transformers>=3"`; a NomicBERT needs `"transformers>=5"` {_WRITTEN}'
 
 
-def make_model_card(
-    opened: Opened,
-    name: str,
-    how_to_use: Sequence[str],
-    install: str,
-    *,
-    training_run: Run | None = None,
-) -> str:
+def render_card(template: str, **values: Any) -> str:
+    """Return the Markdown of a template in this folder."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    return environment.get_template(template).render(values)
+
+
+def make_model_card(opened: Opened, name: str, training_run: Run | None = None) -> str:
     """Return the card as Markdown with its front matter. Unknown facts are marked as unknown.
 
     Args:
         opened: The model, and its run if it was opened as one.
-        name: The heading.
-        how_to_use: Lines of Python.
-        install: What a program needs that opens the folder.
+        name: The heading, which is the name of the folder.
         training_run: The run that trained a model which was not opened by its run. Its scores are not shown, because
             the weights of a folder may have changed.
     """
-    config = opened.ours.config
-    reads_documents = opened.num_contexts and not config.is_blind
-    limits = [limit for limit in LIMITS if reads_documents or limit != CONTEXT_NOTE]
     run = opened.run or training_run
     records = [] if run is None else find_records([run])
-    scored = [] if opened.run is None else records
-    front = ["---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity", "tags:"]
-    front += ["- contextual-document-embeddings", f"- {config.architecture}", "---"]
-    unknown = f"Not known: the weights came from {opened.called!r}."
-    code = "```python\n" + "\n".join(how_to_use) + "\n```"
-    parts = [
-        f"# {name}",
-        f"A {config.architecture} text encoder with vectors of {config.hidden_size} numbers.",
-        "## Scores\n\n" + _format_scores(scored),
-        f"## Use\n\nInstall: {install}.\n\n{code}",
-        "## Context\n\n" + _describe_context(opened),
-        "## Limits\n\n" + "\n".join(f"- {limit.format(**vars(config))}" for limit in limits),
-        "## Data\n\n" + ("Not known." if run is None else _describe_data(run, records)),
-        "## Recipe\n\n" + (unknown if run is None else _describe_recipe(run, records)),
-        f"## Digests\n\n- weights and configuration: {compute_model_digest(opened.ours)}",
-    ]
-    return "\n".join(front) + "\n\n" + "\n\n".join(part.rstrip() for part in parts) + "\n"
+    num_pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
+    return render_card(
+        "card.md.j2",
+        config=opened.ours.config,
+        num_contexts=opened.num_contexts,
+        name=name,
+        install=INSTALL_CONTEXTUAL if opened.num_contexts else INSTALL_STOCK,
+        scores=_format_scores([] if opened.run is None else records),
+        run=run,
+        phases=[] if run is None else [phase for phase in (get_first_phase(run), run) if phase is not None],
+        num_pairs=", ".join(num_pairs) or "an unknown number of",
+        recipe=f"Not known: the weights came from {opened.called!r}."
+        if run is None
+        else _describe_recipe(run, records),
+        digest=compute_model_digest(opened.ours),
+    )
 
 
 def _describe_recipe(run: Run, records: Sequence[Record]) -> str:
@@ -89,44 +76,6 @@ def _describe_recipe(run: Run, records: Sequence[Record]) -> str:
             f"code at commit {record.provenance.get('commit')}."
         )
     return "\n".join(lines)
-
-
-def _describe_data(run: Run, records: Sequence[Record]) -> str:
-    num_pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
-    corpora = [_format_corpus(phase) for phase in (get_first_phase(run), run) if phase is not None]
-    return (
-        f"Trained on {', then on '.join(corpora)}; {', '.join(num_pairs) or 'an unknown number of'} pairs at the end."
-    )
-
-
-def _format_corpus(run: Run) -> str:
-    sources = f" (sources {run.sources})" if run.sources else ""
-    return f"the corpus `{run.corpus}`{sources}"
-
-
-def _describe_context(opened: Opened) -> str:
-    if not opened.num_contexts:
-        return "None: a text's vector depends on the text alone."
-    if opened.ours.config.is_blind:
-        return "This model was trained without documents: it has the null context alone, and takes no other."
-    lines = [
-        f"The context is {opened.num_contexts} documents of the corpus that is searched. If there are more documents, a "
-        "sample of this size is drawn with a seed. Fewer are repeated. Queries and documents are comparable only under "
-        "the same context.",
-        _describe_missing_context(opened),
-        GROWING_CORPUS_NOTE,
-        STORED_WITH_CONTEXT,
-    ]
-    return "\n\n".join(lines)
-
-
-def _describe_missing_context(opened: Opened) -> str:
-    if opened.ours.config.sequence_dropout == 0:
-        return "There is no vector without a context: a call without one raises an error."
-    return (
-        "If no context is set, texts are embedded under the null context, with one warning. `set_context(None)` "
-        "chooses the null context without a warning."
-    )
 
 
 def _format_scores(records: Sequence[Record]) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 from repro.interop.arguments import check_target
 from repro.interop.card import make_model_card
 from repro.interop.corpus import Progress
-from repro.interop.opening import Opened, open_model
+from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.model.contextual import ContextualModel
@@ -18,11 +17,6 @@ from repro.spec import Run
 from repro.storage.files import atomic_folder, remove_dead_parts
 
 CARD = "README.md"
-
-
-_WRITTEN = f"(written with {version('sentence-transformers')} and {version('transformers')})"
-INSTALL_CONTEXTUAL = f'`pip install "sentence-transformers>=6" "transformers>=5.17"` {_WRITTEN}'
-INSTALL_STOCK = f'`pip install "sentence-transformers>=3"`; a NomicBERT needs `"transformers>=5"` {_WRITTEN}'
 
 
 def list_opening_code(folder: Path, *, is_contextual: bool = False) -> list[str]:
@@ -51,35 +45,15 @@ def export_model(source: str, folder: Path, *, progress: Progress = print) -> li
         raise ValueError(f"{source} is not one of our models: it is already in the format of another library")
     # Weights are written from the CPU, so that the files do not depend on the device.
     model = opened.ours.to("cpu")
-    is_contextual = isinstance(model, ContextualModel)
     warnings = []
     if isinstance(model, ContextualModel) and model.context_CE is not None:
         warnings.append(f"warning: the context stored in {source} is not exported: call set_context on the new folder")
     training_run = opened.run or find_training_run(source)
     # The card names the folder without its path, because it is moved or uploaded.
-    usage = [
-        *list_opening_code(Path(folder.name), is_contextual=is_contextual),
-        "",
-        'documents = ["Rain falls from clouds.", "Yeast makes bread rise.", "Copper carries current."]',
-        *_list_context_code(opened),
-        'document_vectors = model.encode(documents, prompt_name="document")',
-        'question_vectors = model.encode(["why does bread rise?"], prompt_name="query")',
-        "scores = question_vectors @ document_vectors.T  # unit vectors: inner products are cosines",
-        "print(documents[int(scores[0].argmax())])",
-    ]
-    install = INSTALL_CONTEXTUAL if is_contextual else INSTALL_STOCK
-    card = make_model_card(opened, folder.name, usage, install, training_run=training_run)
+    card = make_model_card(opened, folder.name, training_run)
     write_folder(folder, lambda part: export_sentence_transformers(model, part), card, training_run)
-    code = list_opening_code(folder, is_contextual=is_contextual)
+    code = list_opening_code(folder, is_contextual=isinstance(model, ContextualModel))
     return [*warnings, f"wrote {folder}; open it with", *(f"  {line}" for line in code)]
-
-
-def _list_context_code(opened: Opened) -> list[str]:
-    if not opened.num_contexts:
-        return []
-    if opened.ours.config.is_blind:
-        return ["model.set_context(None)  # the null context, the only one of this model"]
-    return ["model.set_context(documents)  # documents of the searched corpus"]
 
 
 def write_folder(folder: Path, write: Callable[[Path], None], card: str, training_run: Run | None) -> None:
