@@ -82,11 +82,10 @@ def check_device(device: str | None) -> None:
         return
     import torch
 
-    available = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    available += ["cuda"] if torch.cuda.is_available() else []
-    available += ["mps"] if torch.backends.mps.is_available() else []
-    if device not in available:
-        raise ValueError(f"device {shorten(device)!r} is not on this machine; choose one of {available}")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {shorten(device)!r} is not on this machine ({error})") from error
 
 
 def to_device(model: Encoder, device: str | None = None) -> None:

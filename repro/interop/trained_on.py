@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-
-import numpy as np
 
 from repro.data.beir import Retrieval, Suite
 from repro.data.pairs import Pairs
@@ -23,13 +22,11 @@ from repro.interop.opening import find_named_run
 from repro.pipeline.stages import StageGraph
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
-from repro.storage.arrays import iter_blocks
 from repro.storage.files import json_object, write_json
 
 TRAINED_ON_FILE = "trained_on.json"
 MAX_COMPARED_PAIRS = 5_000_000
 """Maximal number of training pairs to compare, which takes about a minute."""
-PAIRS_PER_BLOCK = 65_536
 
 
 def write_trained_on(folder: Path, run: Run) -> None:
@@ -53,21 +50,17 @@ class SeenQueries:
     """The queries that a model was trained on.
 
     Attributes:
-        ids: By collection: the ids of the queries, and whether with a relevant document.
+        ids: The ids of the queries by collection.
         is_complete: Whether all training pairs of the model were compared.
     """
 
-    ids: dict[str, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
+    ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     is_complete: bool = True
 
     def count(self, collections: Mapping[str, Collection]) -> dict[str, dict[str, int]]:
-        """Return the number of queries, and of seen queries and pairs, of each collection with a seen query."""
+        """Return the number of queries, and of seen queries, of each collection with a seen query."""
         return {
-            name: {
-                "num_queries": len(collection.retrieval.judgements),
-                "num_seen_queries": len(self.ids[name]),
-                "num_seen_pairs": sum(self.ids[name].values()),
-            }
+            name: {"num_queries": len(collection.retrieval.judgements), "num_seen_queries": len(self.ids[name])}
             for name, collection in collections.items()
             if name in self.ids
         }
@@ -109,19 +102,15 @@ def _read_pairs(graph: StageGraph, source: str, progress: Callable[[str], None])
     return graph.selected_pairs()
 
 
-QueriesByText = Mapping[str, list[tuple[str, str, list[str]]]]
-"""Queries by their text: the collection, the id, and the texts of the relevant documents."""
+QueriesByText = Mapping[str, list[tuple[str, str]]]
+"""Collection and id of the queries by their text."""
 
 
 def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByText:
-    queries_by_text: dict[str, list[tuple[str, str, list[str]]]] = defaultdict(list)
+    queries_by_text: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name, collection in collections.items():
-        retrieval = collection.retrieval
-        documents = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-        for query_id, text in zip(retrieval.query_ids, retrieval.queries, strict=True):
-            grades = retrieval.judgements.get(query_id, {})
-            relevant = [documents[key] for key, grade in grades.items() if grade > 0 and key in documents]
-            queries_by_text[identify_text(text)].append((name, query_id, relevant))
+        for query_id, text in zip(collection.retrieval.query_ids, collection.retrieval.queries, strict=True):
+            queries_by_text[identify_text(text)].append((name, query_id))
     # Texts that consist of punctuation have an empty normalised form, and would all match each other.
     queries_by_text.pop("", None)
     return queries_by_text
@@ -129,16 +118,9 @@ def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByTe
 
 def _add_seen(pairs: Pairs, queries: QueriesByText, seen: SeenQueries) -> None:
     """Add the queries that occur in the training pairs to `seen`."""
-    for block in iter_blocks(len(pairs), PAIRS_PER_BLOCK):
-        rows = np.arange(block.start, block.stop)
-        forms = [identify_text(text) for text in pairs.texts("query", rows)]
-        # Documents are read only for the rows that match.
-        matches = [index for index, form in enumerate(forms) if form in queries]
-        for index, document in zip(matches, pairs.texts("document", rows[matches]), strict=True):
-            for name, query_id, relevant in queries[forms[index]]:
-                is_pair = identify_text(document) in map(identify_text, relevant)
-                seen.ids[name][query_id] = is_pair or seen.ids[name].get(query_id, False)
-        pairs.release_pages()
+    for text in chain.from_iterable(pairs.blocks("query")):
+        for name, query_id in queries.get(identify_text(text), ()):
+            seen.ids[name].add(query_id)
 
 
 @dataclass(frozen=True)
@@ -184,13 +166,9 @@ def _count_queries(collections: Mapping[str, Collection]) -> int:
 
 def _format_seen_line(called: str, counts: Mapping[str, Mapping[str, int]], num_queries: int, *, left_out: bool) -> str:
     num_seen = sum(row["num_seen_queries"] for row in counts.values())
-    num_pairs = sum(row["num_seen_pairs"] for row in counts.values())
     by_collection = ", ".join(f"{name} {row['num_seen_queries']}" for name, row in counts.items())
     effect = "they are left out" if left_out else "its scores are too high; --leave-out-seen scores the others only"
-    return (
-        f"warning: {called} was trained on {num_seen} of {num_queries} queries ({by_collection}), {num_pairs} of them "
-        f"with a relevant document: {effect}"
-    )
+    return f"warning: {called} was trained on {num_seen} of {num_queries} queries ({by_collection}): {effect}"
 
 
 def drop_seen_queries(

@@ -134,7 +134,7 @@ def test_equal_names_are_refused(tmp_path: Path) -> None:
 
 def test_excluded_collection_is_wrong_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong corpora come from the whole suite, also if all queries of a collection were trained on."""
-    seen = SeenQueries({"near": dict.fromkeys(make_zoo("near").query_ids, True)})
+    seen = SeenQueries({"near": {*make_zoo("near").query_ids}})
     monkeypatch.setattr("repro.interop.trained_on.find_seen_queries", lambda *arguments: seen)
     words = ("--model", "contextual", "--context", "wrong")
     result = evaluate(*words, "--leave-out-seen")

@@ -27,7 +27,6 @@ from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.evaluate.digests import compute_model_digest
 from repro.evaluate.mteb.task import BOTH_SIDES
-from repro.model.biencoder import Biencoder
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import GPU
 from repro.model.modeling_cde import as_texts, fill_context
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput, CorpusDatasetType, QueryDatasetType, RetrievalOutputType
     from torch.utils.data import DataLoader
 
-CONTEXTS = ("own", "fixed", "null", "none")
+CONTEXTS = ("own", "fixed", "null")
 STORED_NAMES = {"own": "corpus"}
 """Names of contexts in the paths of mteb's results, if they differ from ours."""
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
@@ -66,7 +65,7 @@ class MtebModel(AbsEncoder):
             model: A biencoder or a contextual model.
             name: Its name in mteb's results.
             context: "own" (drawn from the searched corpus, as in the paper), "fixed" (from `fixed_context`, of
-                which each task draws its own sample if there are too many), "null", or "none" (biencoders).
+                which each task draws its own sample if there are too many), or "null". Biencoders have none.
             context_seed: Seed of the draw.
             fixed_context: Documents for "fixed", for example of an unrelated corpus.
             revision: Default: the digest of the weights.
@@ -139,12 +138,10 @@ class MtebModel(AbsEncoder):
         return tokenize([prompt + text for text in texts], self._tokenizer, self.model.config.max_tokens)
 
     def _check(self) -> None:
-        if self.context not in CONTEXTS:
+        if isinstance(self.model, ContextualModel) and self.context not in CONTEXTS:
             raise ValueError(f"context={self.context!r} is unknown; choose one of {list(CONTEXTS)}")
         if isinstance(self.model, ContextualModel) and self.model.config.is_blind and self.context != "null":
             raise ValueError(f"context={self.context!r}: this model was trained without documents, set context='null'")
-        if (self.context == "none") != isinstance(self.model, Biencoder):
-            raise ValueError(f"context={self.context!r}: a contextual model needs 'own', 'fixed' or 'null'")
         if (self.context == "fixed") != bool(self.fixed_context):
             raise ValueError(f"context={self.context!r}: texts are fixed for the context 'fixed' alone")
 
