@@ -130,10 +130,7 @@ def iter_rows(path: Path, select: Select | None = None) -> Iterator[tuple[str, d
         case ".parquet" | ".arrow":
             yield from _iter_arrow_rows(path, select)
         case _:
-            raise ValueError(
-                f"{path} ends in {path.suffix!r}; accepted are {list(FORMATS)}, also with .gz or .zst, folders of these, "
-                "folders of save_to_disk and BEIR folders (corpus.jsonl). Unpack an archive first"
-            )
+            raise ValueError(f"{path} ends in {path.suffix!r}: accepted are {FORMATS}, with .gz or .zst, and folders")
 
 
 def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

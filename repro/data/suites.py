@@ -79,11 +79,7 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
         else:
             queries.append((documents[key][0].id, asked))
     if not queries:
-        raise ValueError(
-            f"the collection {name!r} has no query left of {len(rows)} rows: {counts['num_ambiguous']} are asked of several "
-            f"documents, {counts['num_near_duplicate']} have a near-duplicate ({100 * rules.near_duplicate:.0f} % of "
-            "their words): widen its domains"
-        )
+        raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows ({counts})")
     retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], queries[: rules.max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
     return Collection(retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)})

@@ -110,10 +110,7 @@ def make_whitening_map(moments: Moments, shrinkage: float) -> AffineMap:
     shrunk_H = (1.0 - shrinkage) * variances_H + shrinkage * mean_variance
     # `eigh` returns rising variances, so the first is the smallest.
     if not shrunk_H[0] > SINGULAR * max(float(shrunk_H[-1]), SINGULAR):
-        raise ValueError(
-            f"the covariance of {moments.num_documents} documents in {width} dimensions has no inverse at shrinkage "
-            f"{shrinkage}: use more distinct documents or a larger shrinkage"
-        )
+        raise ValueError(f"{moments.num_documents} documents in {width} dimensions: the covariance has no inverse")
     # Shrinking towards a multiple of the identity keeps the eigenvectors. Only the variances change.
     return AffineMap(moments.mean_H, (directions_HH / np.sqrt(shrunk_H)) @ directions_HH.T)
 

@@ -119,10 +119,7 @@ def open_stock(source: str, progress: Progress = print) -> SentenceTransformer:
         truncated_width, stock.truncate_dim = stock.truncate_dim, None
         # An export of fewer dimensions stores their number too, but its last module has exactly that many.
         if truncated_width not in (None, stock.get_embedding_dimension()):
-            raise ValueError(
-                f"{opened.called} is truncated to {truncated_width} dimensions after its last module, so the map "
-                "would be cut: save it with a last layer of that width, or set truncate_dim to null"
-            )
+            raise ValueError(f"{opened.called} is truncated to {truncated_width} dimensions: set truncate_dim to null")
         return stock
     if not isinstance(opened.model, Biencoder):
         raise ValueError(_explain_contextual(opened.called, source))

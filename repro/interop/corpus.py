@@ -194,9 +194,7 @@ def _join_title(row: Mapping[str, Any], location: str) -> str:
     """Return the document of a row, after its title if it has one, as in a BEIR folder."""
     columns = match_names(TEXT_COLUMNS, tuple(row))
     if not columns:
-        raise ValueError(
-            f"{location}: no column for the document: found {shorten(sorted(row))}, accepted {list(TEXT_COLUMNS)}"
-        )
+        raise ValueError(f"{location}: no column for the document in {shorten(sorted(row))}")
     column = columns[0]
     titles = match_names(("title",), tuple(row))[:1]
     parts = [row[name] for name in (*titles, column) if row[name] is not None]

@@ -164,7 +164,6 @@ def _read_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     model_type = json_object(config).get("model_type") if config.is_file() else None
     if model_type is not None:
         raise ValueError(
-            f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers first, which "
-            "adds the pooling (`SentenceTransformer(FOLDER).save(OTHER)`)"
+            f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers"
         )
     return load_model(folder)

@@ -38,8 +38,7 @@ class StockEncoder:
     def __init__(self, theirs: SentenceTransformer, called: str = "model") -> None:
         if theirs.similarity_fn_name not in SIMILARITIES:
             raise ValueError(
-                f"{called} compares its vectors by {theirs.similarity_fn_name!r} (similarity_fn_name), which is not "
-                f"supported; choose a model with one of {list(SIMILARITIES)}"
+                f"{called} has similarity {theirs.similarity_fn_name!r}: only {SIMILARITIES} are supported"
             )
         self.theirs = theirs
         self.report: Callable[[int, int], None] = lambda num_done, num_texts: None

@@ -32,10 +32,7 @@ class ClusterBatchSampler(DefaultBatchSampler):
         **_: Any,
     ) -> None:
         if len(dataset) != len(domain_codes_N):
-            raise ValueError(
-                f"the trainer's dataset has {len(dataset)} rows, the clusters {len(domain_codes_N)}. If it is the "
-                "eval_dataset, give the trainer an `evaluator` instead"
-            )
+            raise ValueError(f"{len(dataset)} rows, the clusters {len(domain_codes_N)}: evaluate with an `evaluator`")
         super().__init__(dataset, batch_size=batch_size, drop_last=True, seed=seed)
         self._batches = BatchSampler(
             "cluster", domain_codes_N, batch_size=batch_size, seed=seed, clusters=clusters, packing=packing

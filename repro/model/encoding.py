@@ -52,10 +52,7 @@ TOKENS_PER_CHUNK = 131_072
 def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
     """Raise ValueError if a token id exceeds the model's vocabulary."""
     if len(ids) and (largest_id := int(ids.max())) >= config.vocab_size:
-        raise ValueError(
-            f"the tokenizer {config.tokenizer!r} gives id {largest_id}, but the model has {config.vocab_size} word "
-            "vectors: it is not the tokenizer that the model was trained with"
-        )
+        raise ValueError(f"{config.tokenizer!r} gives id {largest_id}: it is not the tokenizer of the training run")
 
 
 def fill_rows(vectors: list[np.ndarray], rows: np.ndarray, of_batch: Sequence[np.ndarray], num_texts: int) -> None:

@@ -147,9 +147,7 @@ def _find_holder(run: Run) -> str:
         suites = {suite for corpus in CORPORA.values() for suite in corpus.suites}.union(list_external_suites())
         if run.measure != "mteb":
             suites -= MTEB_SUITES.keys()
-        raise ValueError(
-            f"unknown suite {run.suite!r}; choose one of {sorted(suites)}, an imported corpus or, for `evaluate`, the path of a BEIR folder"
-        )
+        raise ValueError(f"unknown suite {run.suite!r}; choose one of {sorted(suites)}, or an imported corpus")
     # Several corpora may hold a suite. The run's own corpus is needed anyway.
     return run.corpus if run.corpus in holders else holders[0]
 

@@ -109,10 +109,7 @@ def _check_made_with(shards: tuple[Shard, ...]) -> None:
     first = shards[0].read_build_metadata()
     for shard in shards:
         if (other := shard.read_build_metadata()) != first:
-            raise ValueError(
-                f"shard {shards[0].title} was built with {first}, shard {shard.title} with {other}: remove the folder "
-                f"{shard.path.parent} and all shards are built again"
-            )
+            raise ValueError(f"{shards[0].title} was built with {first}, {shard.title} with {other}: remove both")
 
 
 def find_stage(name: str, stages: tuple[Stage, ...]) -> Stage:

@@ -107,10 +107,7 @@ def _check_values(stored: Mapping[str, Any], values: Mapping[str, Any], path: Pa
         # JSON stores tuples as lists
         value = json.loads(json.dumps(values[name]))
         if stored[name] != value:
-            raise ValueError(
-                f"{path} was trained with {name}={stored[name]!r}, and now {name}={value!r}, because the scale has "
-                "changed: remove its folder to train again, or restore the value of the scale"
-            )
+            raise ValueError(f"{path} was trained with {name}={stored[name]!r}, not {value!r}, since its scale changed")
 
 
 def read_state(folder: Path) -> TrainState | None:

@@ -26,7 +26,6 @@ from repro.spec.identity import get_training_id
 from repro.spec.validation import check_warmup
 from repro.storage.paths import get_home, is_imported
 from repro.storage.platform_info import NO_GPUS, measure_peak_bytes
-from repro.text import count_noun
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import Filtered, Sampler
 from repro.train.loss import LossParts, batch_loss
@@ -166,10 +165,7 @@ def check_model(run: Run) -> None:
     config = make_model_config(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()
     if not 0 <= config.vocab_size - num_words <= MAX_UNUSED_IDS:
-        raise ValueError(
-            f"start={run.start!r} has {config.vocab_size} word vectors, its tokenizer {config.tokenizer!r} {num_words} "
-            "words: this is the tokenizer of another vocabulary; start from a folder with its own tokenizer"
-        )
+        raise ValueError(f"start={run.start!r} has {config.vocab_size} words, not the {num_words} of its tokenizer")
 
 
 def build_sampler(inputs: Inputs) -> Sampler:
@@ -211,10 +207,7 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
     if num_steps is None:
         num_steps = (run.num_epochs or 0) * num_batches // run.batches_a_step
     if not num_steps:
-        raise ValueError(
-            f"num_epochs={run.num_epochs} of {count_noun(num_batches, 'batch', 'batches')} are less than one step of "
-            f"batches_a_step={run.batches_a_step}: use more epochs or pairs, or smaller steps"
-        )
+        raise ValueError(f"num_epochs={run.num_epochs} of {num_batches} batches are less than one step")
     values = _copy_fields(run, TrainSettings) | {"num_steps": num_steps, "nested_sizes": nested_widths(run)}
     return TrainSettings(
         run_id=get_training_id(run), switches=read_switches(), values=get_training_values(run), **values

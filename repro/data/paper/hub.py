@@ -253,8 +253,7 @@ def check_copy(name: str, folder: Path) -> None:
     tolerance = 0 if is_exact else source.num_rows / 10
     if abs(num_rows - source.num_rows) > tolerance:
         raise ValueError(
-            f"{name} in {folder} has {num_rows:,} rows in {len(paths)} files, and {source.num_rows:,} are declared: remove "
-            "files that do not belong to it or that repeat others, or fetch it into an empty folder"
+            f"{name} has {num_rows:,} rows in {len(paths)} files, and {source.num_rows:,} are declared: remove other files"
         )
 
 
@@ -364,8 +363,5 @@ def get_prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[
         return {}
     unknown = sorted(set(domains) - set(declared))
     if unknown:
-        raise ValueError(
-            f"{name}: no prompts are declared for the domains {unknown}: declare them in repro/data/paper/hub.py, or move "
-            f"their files out of the copy; known are {sorted(declared)}"
-        )
+        raise ValueError(f"{name} declares no prompts for {unknown}: declare them in {__name__}, or remove them")
     return {domain: declared[domain].prompts for domain in domains}
