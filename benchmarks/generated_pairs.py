@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import make_parser
 from repro.data.mined.sources.apis import mine_cloud
-from repro.data.paper.hub import CONTRASTORS_COLUMNS, CONTRASTORS_FOLDERS, COUNTS, UNSUPERVISED
+from repro.data.paper.hub import CONTRASTORS_COLUMNS, CONTRASTORS_FOLDERS, COUNTS, SOURCES
 from repro.storage.files import atomic_file
 
 LAYOUTS = {"nomic": 64, "jxm": 965, "contrastors": 4}
@@ -105,7 +105,7 @@ def write_generated(path: Path, num_pairs: int, seed: int = 0) -> None:
 
 def write_copy(folder: Path, layout: str, num_pairs: int, document_words: int = DOCUMENT_WORDS) -> None:
     """Write a copy of the paper's unsupervised data in one of its public layouts. Its files are written side by side."""
-    shares = {name: float(domain.num_rows or 0) for name, domain in UNSUPERVISED.items()}
+    shares = {name: float(domain.num_rows or 0) for name, domain in SOURCES["nomic-unsupervised"].domains.items()}
     num_files = LAYOUTS[layout]
     with ExitStack() as stack:
         files: dict[str, Any] = {}

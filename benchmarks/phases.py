@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from experiments.e01_table1 import EXPERIMENT
 from repro.batches.cluster import NUM_ATTEMPTS, NUM_ITERATIONS, count_clusters, count_fitted_pairs
-from repro.data.paper.hub import SOURCES, UNSUPERVISED
+from repro.data.paper.hub import SOURCES
 from repro.planning.cost import TEXT_SHARE, count_operations
 from repro.spec import TRAINED
 
@@ -78,7 +78,7 @@ def list_stage_phases() -> Iterator[Phase]:
         yield Phase(name, "shards, a GPU each", f"{rate:,.0f} texts/s of a GPU", _name_source(row), hours, disk)
     row = _find_gpu_row(part="kmeans", width=WIDTH)
     rate = row.get("teraflops") or ASSUMED_FAISS
-    sizes = [domain.num_rows or 0 for domain in UNSUPERVISED.values()]
+    sizes = [domain.num_rows or 0 for domain in SOURCES["nomic-unsupervised"].domains.values()]
     num_distances = sum(
         2 * count_fitted_pairs(size, CLUSTER_SIZE) * count_clusters(size, CLUSTER_SIZE) for size in sizes
     )

@@ -65,11 +65,11 @@ def write_inputs(folder: Path, num_pairs: int) -> None:
     from benchmarks.one_gpu import save_encoder
     from repro.data.beir import Retrieval, write_beir_folder
     from repro.data.paper.benchmarks import SUITES
-    from repro.data.paper.hub import BGE
+    from repro.data.paper.hub import SOURCES
 
     if (folder / "complete").is_file():
         return
-    domains = [*BGE][:NUM_DOMAINS]
+    domains = [*SOURCES["bge-full-data"].domains][:NUM_DOMAINS]
     (folder / "data" / "bge-full-data").mkdir(parents=True)
     for number, block in enumerate(generate_blocks(num_pairs, 0, dict.fromkeys(domains, 1.0))):
         all_rows = block.to_pylist()

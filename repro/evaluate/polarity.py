@@ -6,11 +6,12 @@ are sentences of film reviews from a sample in gensim (Pang and Lee 2005, the so
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from repro.data.wording import get_package_folder
 
 LABELS = ("negative", "positive")
 VERBALISERS = {"plain": "{}", "prompted": "this is an example of {} movie review"}
@@ -22,10 +23,7 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 
 def list_gensim_texts() -> Path:
     """Return the folder of texts in the gensim wheel. Raises ValueError if gensim is not installed."""
-    spec = importlib.util.find_spec("gensim")
-    if spec is None or spec.origin is None:
-        raise ValueError("gensim is not installed: its wheel contains word pairs and texts with human judgements")
-    return Path(spec.origin).parent / "test" / "test_data"
+    return get_package_folder("gensim") / "test" / "test_data"
 
 
 def load_film_reviews() -> tuple[list[str], list[str]]:

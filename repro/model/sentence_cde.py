@@ -157,15 +157,6 @@ class ContextualModule(InputModule):
         """Return D."""
         return int(self.model.sizes.hidden_size)
 
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return what `print` shows."""
-        context = self.config.context
-        return {
-            "num_contexts": self.model.sizes.num_contexts,
-            "max_seq_length": self.max_seq_length,
-            "context": context,
-        }
-
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write a complete folder. ValueError for another format than safetensors."""
         if not safe_serialization:

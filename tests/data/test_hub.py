@@ -15,7 +15,7 @@ from repro.data import external
 from repro.data.pairs import Row, read_pairs
 from repro.data.paper import hub
 from repro.data.paper.collection_rules import KNOWN_RULES, find_rules
-from repro.data.paper.hub import BGE, EMPTY, SUPERVISED_NAMES, get_local_copy, get_prompts_by_domain, list_source_files
+from repro.data.paper.hub import EMPTY, SOURCES, get_local_copy, get_prompts_by_domain, list_source_files
 from repro.data.paper.local_copies import fetch
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.corpora import make_corpus_stage
@@ -197,9 +197,12 @@ def test_prompts_follow_the_authors() -> None:
     question, document, topic = "search_query: ", "search_document: ", ("clustering: ", "clustering: ")
     of_bge = get_prompts_by_domain("bge-full-data", ["fiqa", "quora", "arXiv_abstract"])
     assert list(of_bge.values()) == [(question, document), (question, question), topic]
-    assert len(BGE) == 33
-    for short, long in SUPERVISED_NAMES.items():
-        one, other = get_prompts_by_domain("nomic-supervised", [short, long]).values()
+    assert len(SOURCES["bge-full-data"].domains) == 33
+    for pair in (
+        ["msmarco", "msmarco_distillation_simlm_rescored_reranked_min15"],
+        ["nli_triplets", "nli_simcse_50negs_fixed"],
+    ):
+        one, other = get_prompts_by_domain("nomic-supervised", pair).values()
         assert one == other
     assert get_prompts_by_domain("nomic-supervised", ["reddit_triples"])["reddit_triples"] == topic
 

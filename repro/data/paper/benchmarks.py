@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 from repro.data.beir import write_suite
 from repro.data.folders import is_beir
@@ -21,34 +22,13 @@ class Benchmark:
 
     md5: str
     size_mb: int
-    parts: tuple[str, ...] = ()
+    parts: Sequence[str] = ()
 
 
-FORUMS = (
-    *("android", "english", "gaming", "gis", "mathematica", "physics"),
-    *("programmers", "stats", "tex", "unix", "webmasters", "wordpress"),
-)
-BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType(
-    {
-        "arguana": Benchmark(md5="8ad3e3c2a5867cdced806d6503f29b99", size_mb=4),
-        "quora": Benchmark(md5="18fb154900ba42a600f84b839c173167", size_mb=17),
-        "nfcorpus": Benchmark(md5="a89dba18a62ef92f7d323ec890a0d38d", size_mb=3),
-        "scidocs": Benchmark(md5="38121350fc3a4d2f48850f6aff52e4a9", size_mb=137),
-        "scifact": Benchmark(md5="5f7d1de60b170fc8027bb7898e2efca1", size_mb=3),
-        "trec-covid": Benchmark(md5="ce62140cb23feb9becf6270d0d1fe6d1", size_mb=74),
-        "fiqa": Benchmark(md5="17918ed23cd04fb15047f73e6c3bd9d9", size_mb=18),
-        "msmarco": Benchmark(md5="444067daf65d982533ea17ebd59501e4", size_mb=1_082),
-        "nq": Benchmark(md5="d4d3d2e48787a744b6f6e691ff534307", size_mb=498),
-        "cqadupstack": Benchmark(md5="4e41456d7df8ee7760a7f866133bda78", size_mb=5_500, parts=FORUMS),
-    }
-)
-SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "beir": ("arguana", "quora", "nfcorpus", "scidocs", "scifact", "trec-covid", "fiqa", "msmarco", "nq"),
-        "cqadupstack": ("cqadupstack",),
-    }
-)
-"""The nine collections of truncated BEIR in the official code, and the forums of figure 7."""
+DECLARED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("declared.toml").read_text(encoding="utf-8"))
+"""All data of the paper by its name."""
+BENCHMARKS = {name: Benchmark(**values) for name, values in DECLARED["evaluation"].items()}
+SUITES: dict[str, tuple[str, ...]] = {name: tuple(names) for name, names in DECLARED["suites"].items()}
 
 
 def list_beir_folders(name: str) -> dict[str, Path]:

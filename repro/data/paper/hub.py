@@ -1,23 +1,23 @@
 """The paper's training data on the hub: sources with their domains, prompts, numbers of rows and local copies.
 
-The numbers of rows of the 29 unsupervised domains come from Table 5. Revisions are pinned when a source is fetched.
-Licences were not verified. See the card of each dataset.
+`declared.toml` lists the sources. Revisions are pinned when a source is fetched.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from repro.data.columns import Columns
 from repro.data.folders import get_format, list_visible_files
 from repro.data.pairs import Row, make_id
+from repro.data.paper.benchmarks import DECLARED
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign_rows
 from repro.data.wording import keep_words
@@ -34,23 +34,14 @@ FETCHING = ".fetching"
 _SHARD = re.compile(r"(-train)?-\d{5}-of-\d{5}$")
 COUNTS = "counts.json"
 """File of contrastors with the number of rows of each file of a folder. Each data set has a folder of .jsonl.gz."""
-CONTRASTORS_FOLDERS = {
-    "reddit_full": "reddit_title_body",
-    "s2orc_citation_title_full": "s2orc_citation_titles",
-    "s2orc_abstract_body_index_filtered": "s2orc_abstract_body",
-    "wiki_title_body_full": "wikipedia",
-    "amazon_qa_full": "amazonqa",
-    "stackexchange_question_question_full": "stackexchange_duplicate_questions",
+CONTRASTORS_FOLDERS, CONTRASTORS_COLUMNS = DECLARED["contrastors"]["folders"], DECLARED["contrastors"]["columns"]
+PROMPT_KINDS: Mapping[str, tuple[str, str]] = {
+    "search": SEARCH,
+    "clustering": CLUSTERING,
+    "classification": CLASSIFICATION,
+    "questions": (SEARCH.query, SEARCH.query),
 }
-"""Domains of its folders, except those that are named after their domain, with or without `_full`."""
-CONTRASTORS_COLUMNS = {
-    "reddit_title_body": ("title", "body"),
-    "s2orc_citation_titles": ("query", "pos"),
-    "s2orc_abstract_citation": ("query", "pos"),
-    "wikipedia": ("title", "text"),
-    "amazonqa": ("query", "pos"),
-}
-"""Its columns of queries and documents, where they have other names."""
+"""Prompts of queries and documents by the kind of a domain in declared.toml."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class HubSource:
         size_gb: Estimated size.
     """
 
-    hub_ids: tuple[str, ...]
+    hub_ids: Sequence[str]
     domains: Mapping[str, Domain]
     columns: Mapping[str, str]
     num_rows: int | None = None
@@ -83,112 +74,14 @@ class HubSource:
     size_gb: int = 0
 
 
-def _domains(
-    num_rows: Mapping[str, int] = MappingProxyType({}), **by_prompts: tuple[tuple[str, str], Iterable[str]]
-) -> Mapping[str, Domain]:
-    return MappingProxyType(
-        {name: Domain(prompts, num_rows.get(name)) for prompts, names in by_prompts.values() for name in names}
-    )
+def _read_source(name: str, domains: Mapping[str, Sequence[str]], **values: Any) -> HubSource:
+    # Table 5 has the numbers of the unsupervised domains. Other sources have domains with the same names.
+    counts = TRAINING_PAIRS if name == "nomic-unsupervised" else {}
+    by_name = {each: Domain(PROMPT_KINDS[kind], counts.get(each)) for kind, names in domains.items() for each in names}
+    return HubSource(domains=by_name, **values)
 
 
-# fmt: off
-_CLUSTERING = (
-    "reddit_title_body", "s2orc_title_abstract", "s2orc_citation_titles", "s2orc_abstract_citation",
-    "s2orc_abstract_body", "codesearch", "stackexchange_duplicate_questions", "stackexchange_title_body",
-    "stackexchange_body_body",
-)
-_SEARCH = (
-    "paq", "gooaq", "yahoo_title_answer", "amazonqa", "yahoo_title_question", "yahoo_qa", "eli5", "squad",
-)
-_CLASSIFICATION = (
-    "amazon_reviews", "wikianswers", "wikipedia", "agnews", "ccnews", "npr", "cnn", "sentence_compression", "altlex",
-    "wikihow", "simplewiki", "quora",
-)
-# fmt: on
-UNSUPERVISED = _domains(
-    TRAINING_PAIRS,
-    clustering=(CLUSTERING, _CLUSTERING),
-    search=(SEARCH, _SEARCH),
-    classification=(CLASSIFICATION, _CLASSIFICATION),
-)
-SUPERVISED_NAMES = {
-    "msmarco": "msmarco_distillation_simlm_rescored_reranked_min15",
-    "nq_triples": "nq_cocondensor_hn_mine_reranked_min15",
-    "hotpot": "hotpotqa_hn_mine_shuffled",
-    "fever": "fever_hn_mine",
-    "nli_triplets": "nli_simcse_50negs_fixed",
-    "medi_wiki": "medi_sts_wiki_rephrasal",
-    "medi_stackexchange": "medi_sts_stackexchange_dupe",
-    "medi_flickr": "medi_sts_flickr_sampled",
-    "medi_supernli": "medi_supernli_sampled",
-    "reddit": "reddit_triples",
-}
-"""Names of the supervised sets in the authors' configuration, and those that their loader expects in the data."""
-
-
-def _both_names(*names: str) -> tuple[str, ...]:
-    return (*names, *(SUPERVISED_NAMES[name] for name in names))
-
-
-SUPERVISED = _domains(
-    search=(SEARCH, _both_names("msmarco", "nq_triples", "hotpot", "fever")),
-    classification=(
-        CLASSIFICATION,
-        _both_names("nli_triplets", "medi_wiki", "medi_stackexchange", "medi_flickr", "medi_supernli"),
-    ),
-    clustering=(CLUSTERING, _both_names("reddit")),
-)
-# fmt: off
-_BGE_SEARCH = (
-    "arguana", "eli5", "fever", "fiqa", "hotpotqa", "msmarco_document", "msmarco_passage", "nq", "scidocsrr", "squad",
-    "trivial",
-)
-_BGE_CLASSIFICATION = (
-    "amazon_counterfactual_classification", "amazon_reviews_classification", "banking_classification",
-    "emotion_classification", "imdb_classification", "mtop_intent_classification", "nli", "stack_overflow_dup_questions",
-    "toxic_conversations_classification", "tweet_sentiment_extraction_classification",
-)
-_BGE_CLUSTERING = (
-    "arxiv_title", "arXiv_abstract", "biorxiv_abstract", "biorxiv_title", "medrxiv_abstract", "medrxiv_title",
-    "reddit_clustering", "reddit_clusteringP2P", "stack_exchange_clustering", "stack_exchange_clusteringP2P",
-    "twenty_news_groups",
-)
-# fmt: on
-# as in the authors' configuration
-BGE = _domains(
-    search=(SEARCH, _BGE_SEARCH),
-    questions=((SEARCH[0], SEARCH[0]), ("quora",)),
-    classification=(CLASSIFICATION, _BGE_CLASSIFICATION),
-    clustering=(CLUSTERING, _BGE_CLUSTERING),
-)
-SOURCES: Mapping[str, HubSource] = MappingProxyType(
-    {
-        "nomic-unsupervised": HubSource(
-            # The first has the columns query, document, dataset and shard. The second has 965 parquet files.
-            hub_ids=("nomic-ai/nomic-embed-unsupervised-data", "jxm/nomic_embed_unsupervised"),
-            domains=UNSUPERVISED,
-            columns={"query": "query", "document": "document", "domain": "dataset"},
-            # The authors' loader asserts this number. Table 5 counts whole batches only: 234,553,344.
-            num_rows=238_998_494,
-            size_gb=261,
-        ),
-        "nomic-supervised": HubSource(
-            hub_ids=("nomic-ai/nomic_embed_supervised",),
-            domains=SUPERVISED,
-            columns={"query": "query", "document": "document", "negatives": "negative", "domain": "dataset"},
-            # "1.8 M" in §5
-            num_rows=1_800_000,
-            has_exact_rows=False,
-            size_gb=20,
-        ),
-        "bge-full-data": HubSource(
-            hub_ids=("cfli/bge-full-data",),
-            domains=BGE,
-            columns={"query": "query", "document": "pos", "negatives": "neg"},
-            size_gb=15,
-        ),
-    }
-)
+SOURCES = {name: _read_source(name, **values) for name, values in DECLARED["training"].items()}
 
 
 def get_source_folder(name: str) -> Path:
@@ -363,5 +256,5 @@ def get_prompts_by_domain(name: str, domains: Iterable[str]) -> dict[str, tuple[
         return {}
     unknown = sorted(set(domains) - set(declared))
     if unknown:
-        raise ValueError(f"{name} declares no prompts for {unknown}: declare them in {__name__}, or remove them")
+        raise ValueError(f"{name} declares no prompts for {unknown}: add them to declared.toml, or remove them")
     return {domain: declared[domain].prompts for domain in domains}
