@@ -15,7 +15,6 @@ that need near documents, G column groups.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -171,11 +170,8 @@ def write_given_negatives(
     rows_NH = np.empty((len(pairs), num_hard_negatives), np.int64)
     for members in group_rows_by_code(domain_codes_N)[1]:
         rows_NH[members] = generator.choice(members, (len(members), num_hard_negatives))
-    rows = _iter_given(pairs, rows_NH)
-    first = next(rows, None)
-    if first is None:
+    if not write_pairs(path, _iter_given(pairs, rows_NH)):
         raise ValueError("mined_negatives='given': no pair of this corpus has negatives: choose 'below'")
-    write_pairs(path, chain([first], rows), with_negatives=False)
     return rows_NH
 
 

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -89,10 +88,7 @@ def _write_source_part(name: str, folder: Path, part: Part) -> None:
 
 
 def _convert_file(file: SourceFile, path: Path) -> None:
-    rows = file.read()
-    # A file may be empty, and a file of pairs may not.
-    if (first := next(rows, None)) is not None:
-        write_pairs(path, chain([first], rows), with_negatives=True)
+    write_pairs(path, file.read(), with_negatives=True)
 
 
 def _join_source(folder: Path, parts: Sequence[Path]) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import mmap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,6 @@ from repro.storage.arrays import iter_blocks, release_pages
 from repro.storage.files import atomic_file
 
 ROWS_PER_BATCH = 65_536
-ROWS_PER_BLOCK = 4_096
 MIN_SPARSE_DISTANCE = 512
 """If fewer than one row in this many is requested, read-ahead of the file is disabled."""
 MAX_BATCH_CHARACTERS = 2**28
@@ -185,37 +183,19 @@ class TextColumn:
 
 
 def write_pairs(
-    path: Path, rows: Iterable[Row], *, rows_per_batch: int = ROWS_PER_BATCH, with_negatives: bool | None = None
+    path: Path, rows: Iterable[Row], *, rows_per_batch: int = ROWS_PER_BATCH, with_negatives: bool = False
 ) -> int:
-    """Write rows atomically as an Arrow stream, which `datasets.Dataset.from_file` can open. Return their number.
+    """Write rows atomically as an Arrow stream, which `datasets.Dataset.from_file` can open. Return their number, also 0.
 
     Memory holds one batch: `rows_per_batch` rows, or fewer if they are long.
-
-    Args:
-        path: Target file.
-        rows: At least one row.
-        rows_per_batch: Rows per record batch.
-        with_negatives: Whether there is a column `negatives`. Default: if the first row has some.
-
-    Raises:
-        ValueError: if there are no rows.
     """
-    iterator = iter(rows)
-    first = next(iterator, None)
-    if first is None:
-        raise ValueError(f"no pairs to write to {path}: a training file needs at least one")
-    schema = _make_schema(bool(first.negatives) if with_negatives is None else with_negatives)
-    # The first row was read to choose the columns.
-    all_rows = itertools.chain([first], iterator)
-    # small blocks: rows become columns long before a batch of 65,536 rows is complete
-    blocks = iter(lambda: list(itertools.islice(all_rows, min(rows_per_batch, ROWS_PER_BLOCK))), [])
-    columns = ({name: [getattr(row, name) for row in block] for name in schema.names} for block in blocks)
-    return _write(path, schema, columns, rows_per_batch)
-
-
-def write_columns(path: Path, blocks: Iterable[Mapping[str, Sequence[Any]]]) -> int:
-    """Write pairs with negatives from blocks of columns, as `write_pairs` from rows. Return their number, also 0."""
-    return _write(path, _make_schema(with_negatives=True), blocks, ROWS_PER_BATCH)
+    num_rows = 0
+    schema = _make_schema(with_negatives)
+    with atomic_file(path) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for batch in _iter_batches(schema, rows, rows_per_batch):
+            writer.write_batch(batch)
+            num_rows += len(batch)
+    return num_rows
 
 
 def join_pairs(path: Path, parts: Iterable[Path]) -> int:
@@ -257,54 +237,25 @@ def _make_schema(with_negatives: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _write(path: Path, schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int) -> int:
-    num_rows = 0
-    with atomic_file(path) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for batch in _iter_batches(schema, blocks, rows_per_batch):
-            writer.write_batch(batch)
-            num_rows += len(batch)
-    return num_rows
-
-
-def _iter_batches(
-    schema: pa.Schema, blocks: Iterable[Mapping[str, Sequence[Any]]], rows_per_batch: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all blocks in record batches of equal length. The last one may be shorter.
-
-    A batch with more than `MAX_BATCH_CHARACTERS` characters is shortened, but has at least one row.
-    """
-    buffer: dict[str, list] = {name: [] for name in schema.names}
-    lengths: list[int] = []
+def _iter_batches(schema: pa.Schema, rows: Iterable[Row], rows_per_batch: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows in record batches of equal length. A batch with long texts is shorter, but has at least one row."""
+    batch: list[Row] = []
     num_characters = 0
-
-    def pop_batch(size: int) -> pa.RecordBatch:
-        columns = [pa.array(buffer[field.name][:size], field.type) for field in schema]
-        for values in (*buffer.values(), lengths):
-            del values[:size]
-        return pa.record_batch(columns, schema=schema)
-
-    for block in blocks:
-        for name, values in buffer.items():
-            values += block[name]
-        block_lengths = _count_characters(block)
-        lengths += block_lengths
-        num_characters += sum(block_lengths)
-        while len(lengths) >= rows_per_batch or num_characters > MAX_BATCH_CHARACTERS:
-            # At least one row: a single text beyond the limit is written on its own.
-            num_characters_so_far = np.cumsum(lengths[:rows_per_batch])
-            size = max(1, int(np.searchsorted(num_characters_so_far, MAX_BATCH_CHARACTERS, side="right")))
-            num_characters -= sum(lengths[:size])
-            yield pop_batch(size)
-    if lengths:
-        yield pop_batch(len(lengths))
+    for row in rows:
+        length = sum(map(len, row[: len(TEXT_COLUMNS)])) + sum(map(len, row.negatives))
+        if len(batch) == rows_per_batch or (batch and num_characters + length > MAX_BATCH_CHARACTERS):
+            yield _make_batch(schema, batch)
+            batch, num_characters = [], 0
+        batch.append(row)
+        num_characters += length
+    if batch:
+        yield _make_batch(schema, batch)
 
 
-def _count_characters(block: Mapping[str, Sequence[Any]]) -> list[int]:
-    """Return the number of characters of each row, including its negatives."""
-    lengths = sum(np.fromiter(map(len, block[name]), np.int64, len(block[name])) for name in TEXT_COLUMNS)
-    negatives = block.get("negatives") or ()
-    negative_lengths = [sum(map(len, texts or ())) for texts in negatives] or 0
-    return np.add(lengths, negative_lengths).tolist()
+def _make_batch(schema: pa.Schema, rows: Sequence[Row]) -> pa.RecordBatch:
+    # The negatives are the last column, which the schema may lack.
+    columns = zip(schema, zip(*rows, strict=True), strict=False)
+    return pa.record_batch([pa.array(values, field.type) for field, values in columns], schema=schema)
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -50,7 +50,7 @@ def test_blocks_match_all_texts(path: Path) -> None:
 def test_hard_negatives_may_be_absent(path: Path, tmp_path: Path) -> None:
     assert read_pairs(path).negatives([0, 1]) == [[], []]
     rows = [row._replace(negatives=("n1", f"n-{row.id}")) for row in ROWS]
-    write_pairs(tmp_path / "negatives.arrow", rows)
+    write_pairs(tmp_path / "negatives.arrow", rows, with_negatives=True)
     assert read_pairs(tmp_path / "negatives.arrow").negatives([5, 2]) == [["n1", "n-id-5"], ["n1", "n-id-2"]]
 
 
@@ -58,7 +58,7 @@ def test_long_texts_make_small_batches(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(pairs_module, "MAX_BATCH_CHARACTERS", 1000)
     texts = ["é" * size for size in (10, 380, 380, 380, 5000, 10, 20, 10)]
     rows = [Row("i", "q", "d", "a", "s", (text, text)) for text in texts]
-    write_pairs(tmp_path / "long.arrow", rows, rows_per_batch=6)
+    write_pairs(tmp_path / "long.arrow", rows, rows_per_batch=6, with_negatives=True)
     with pa.OSFile(str(tmp_path / "long.arrow")) as file:
         assert [len(batch) for batch in pa.ipc.open_stream(file)] == [2, 1, 1, 1, 3]
     assert read_pairs(tmp_path / "long.arrow").negatives(range(8)) == [[text, text] for text in texts]

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from repro.data.filters import SeenKeys, hash_texts
 from repro.data.folders import is_beir, list_pair_files
 from repro.data.labels import Labels, read_labels, split_by_label
 from repro.data.own.languages import detect_language, space_evenly
-from repro.data.pairs import Row, make_id, read_pairs, write_columns, write_pairs
+from repro.data.pairs import Row, make_id, read_pairs, write_pairs
 from repro.data.readers import ForeignRow, UsedColumns, explain_unread, read_beir_pairs, read_foreign_rows
 from repro.data.wording import is_empty
 from repro.storage.files import json_object
@@ -98,7 +97,7 @@ def import_pairs(
     rows = split_by_label(_iter_source(source, columns, used), labels)
     folder.mkdir(parents=True)
     blocks = _Blocks(name, evaluated_keys, audit)
-    audit.num_kept = write_columns(folder / PAIRS_FILE, blocks.iter_kept(rows))
+    audit.num_kept = write_pairs(folder / PAIRS_FILE, blocks.iter_kept(rows), with_negatives=True)
     audit.num_domains = len(blocks.domains)
     audit.dropped = {reason: count for reason, count in sorted(blocks.counts.items()) if count}
     audit.notes = _describe_source(source, used, labels)
@@ -157,20 +156,22 @@ class _Blocks:
     num_characters: list[int] = field(default_factory=lambda: [0, 0])
     seen: SeenKeys = field(default_factory=SeenKeys)
 
-    def iter_kept(self, rows: Iterator[ForeignRow]) -> Iterator[Mapping[str, Sequence[Any]]]:
-        """Yield the columns of the remaining pairs."""
+    def iter_kept(self, rows: Iterator[ForeignRow]) -> Iterator[Row]:
+        """Yield the remaining pairs."""
         while block := list(islice(rows, PAIRS_PER_BLOCK)):
             numbers = range(self.audit.num_read, self.audit.num_read + len(block))
             self.audit.num_read += len(block)
             pairs = [each for each in zip(numbers, block, strict=True) if self._has_texts(each[1])]
-            keys_2n = np.stack([hash_texts(texts) for texts in _split_sides(row for _, row in pairs)])
+            keys_2n = np.stack(
+                [hash_texts(row.query for _, row in pairs), hash_texts(row.document for _, row in pairs)]
+            )
             is_evaluated_n = np.asarray(np.isin(keys_2n, self.evaluated_keys).any(axis=0))
             # Repetitions are checked last, so that a dropped row never hides a valid one.
             is_kept_n = np.asarray(~is_evaluated_n)
             is_kept_n[is_kept_n] = self.seen.add(combine_keys(*keys_2n[:, is_kept_n]))
             self.counts["evaluated"] += int(is_evaluated_n.sum())
             self.counts["repeated"] += int((~is_evaluated_n & ~is_kept_n).sum())
-            yield self._make_columns([pair for pair, is_kept in zip(pairs, is_kept_n, strict=True) if is_kept])
+            yield from self._make_rows([pair for pair, is_kept in zip(pairs, is_kept_n, strict=True) if is_kept])
 
     def _has_texts(self, row: ForeignRow) -> bool:
         if row.is_low:
@@ -181,21 +182,15 @@ class _Blocks:
             return True
         return False
 
-    def _make_columns(self, pairs: Sequence[tuple[int, ForeignRow]]) -> Mapping[str, Sequence[Any]]:
-        rows = [row for _, row in pairs]
-        negatives = self._select_negatives(rows)
-        self.audit.num_with_negatives += sum(map(bool, negatives))
-        self.domains.update(row.domain or self.name for row in rows)
-        for side, texts in enumerate(_split_sides(rows)):
-            self.num_characters[side] += sum(map(len, texts))
-        return {
-            "id": [make_id(self.name, number, row.domain, row.query, row.document) for number, row in pairs],
-            "query": [row.query for row in rows],
-            "document": [row.document for row in rows],
-            "domain": [row.domain or self.name for row in rows],
-            "source": [self.name] * len(rows),
-            "negatives": negatives,
-        }
+    def _make_rows(self, pairs: Sequence[tuple[int, ForeignRow]]) -> Iterator[Row]:
+        negatives = self._select_negatives([row for _, row in pairs])
+        for (number, row), texts in zip(pairs, negatives, strict=True):
+            self.audit.num_with_negatives += bool(texts)
+            self.num_characters[0] += len(row.query)
+            self.num_characters[1] += len(row.document)
+            self.domains.add(row.domain or self.name)
+            identifier = make_id(self.name, number, row.domain, row.query, row.document)
+            yield Row(identifier, row.query, row.document, row.domain or self.name, self.name, tuple(texts))
 
     def _select_negatives(self, rows: Sequence[ForeignRow]) -> list[list[str]]:
         """Return the negatives of each row that are neither empty, a document of the row, nor evaluated."""
@@ -209,12 +204,6 @@ class _Blocks:
                 [text for key, text in keyed if not is_empty(text) and key not in own_keys and key not in evaluated]
             )
         return selected
-
-
-def _split_sides(rows: Iterable[ForeignRow]) -> tuple[list[str], list[str]]:
-    """Return the queries and the documents of rows."""
-    pairs = [(row.query, row.document) for row in rows]
-    return [query for query, _ in pairs], [document for _, document in pairs]
 
 
 def combine_keys(queries_n: np.ndarray, documents_n: np.ndarray) -> np.ndarray:
@@ -231,9 +220,8 @@ def write_documents(source: Path, folder: Path, *, name: str, columns: Columns) 
         texts: Iterator[str] = (text for _, _, text in iter_texts(source / "corpus.jsonl", DOCUMENT))
     else:
         texts = (text for row in _iter_source(source, columns, {}) for text in (row.document, *row.negatives))
-    rows = _iter_new_documents(texts, seen, name)
-    if (first := next(rows, None)) is not None:
-        write_pairs(folder / DOCUMENTS_FILE, chain([first], rows))
+    if not write_pairs(folder / DOCUMENTS_FILE, _iter_new_documents(texts, seen, name)):
+        (folder / DOCUMENTS_FILE).unlink()
 
 
 def _iter_new_documents(texts: Iterable[str], seen: SeenKeys, name: str) -> Iterator[Row]:
