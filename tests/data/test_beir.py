@@ -135,7 +135,7 @@ MALFORMED = [
     ("qrels/test.tsv", HEADER + "q1\td9\t1\n", "line 2: the document 'd9' is not in corpus"),
     ("qrels/test.tsv", HEADER + "q9\td1\t1\n", "line 2: the query 'q9' is not in queries"),
     ("qrels/test.tsv", "query-id\tscore\tcorpus-id\nq1\td1\t1\n", "line 1: expected query-id, corpus-id"),
-    ("qrels/test.tsv", HEADER + "q1\td1\n", "line 2: expected query-id, corpus-id and a whole"),
+    ("qrels/test.tsv", HEADER + "q1\td1\n", "line 2: expected query-id, corpus-id and grade"),
     ("qrels/test.tsv", HEADER, "has no grade above 0"),
     ("qrels/test.tsv", HEADER + "q1\td1\t-1\nq2\td1\t0\n", "has no grade above 0"),
     ("qrels/test.tsv", HEADER + "q1\td1\t999999999\n", "line 2: .*999999999 is not from -100 to 1000"),
