@@ -113,7 +113,4 @@ def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names
     if len(small):
         smallest = int(np.argmin(counts_S))
         name = names[codes[smallest]] if names else codes[smallest]
-        raise ValueError(
-            f"batch_size={batch_size} with mixing_alpha: {len(small)} of {len(codes)} domains cannot fill a batch, the "
-            f"smallest, {name!r}, has {counts_S[smallest]} pairs: choose a smaller batch, or domain_column='source'"
-        )
+        raise ValueError(f"batch_size={batch_size}: {len(small)} of {len(codes)} domains are smaller, as {name!r}")

@@ -57,10 +57,7 @@ def mine_negatives(
         # The argsort of a permutation is its inverse: the column of each pair's own text in the pool.
         own_column_M = np.argsort(order)[text_index_M]
         if len(pool_M) <= num_hard_negatives:
-            raise ValueError(
-                f"num_hard_negatives={num_hard_negatives}: a domain of {len(members_M)} pairs has {len(pool_M)} "
-                "different documents; ask for fewer, or leave small domains out"
-            )
+            raise ValueError(f"num_hard_negatives={num_hard_negatives}: a domain has {len(pool_M)} different documents")
         # One domain's documents are in memory. Queries are scored in blocks of rows.
         documents_MD = np.asarray(take_rows(documents_ND, pool_M), np.float32)
         for part in iter_blocks(len(members_M), ROWS_PER_CHUNK):
@@ -97,8 +94,7 @@ def _check_enough(excluded_RM: np.ndarray, num_negatives: int) -> None:
     num_available = excluded_RM.shape[1] - int(np.count_nonzero(excluded_RM, axis=1).max(initial=0))
     if num_available < num_negatives:
         raise ValueError(
-            f"num_hard_negatives={num_negatives}: a query has {num_available} documents of its domain that are not its "
-            "known positives; ask for fewer, or set known_positives='ignore'"
+            f"num_hard_negatives={num_negatives}: a query has {num_available} documents that are negatives"
         )
 
 

@@ -40,10 +40,7 @@ class SentenceEncoder:
             # transformers implements the paper's filter model itself, so remote code is never needed.
             self._model = SentenceTransformer(name, trust_remote_code=False)
         except OSError as error:
-            raise ValueError(
-                f"unknown surrogate {name!r}: it is none of {list(FROM_WHEELS)}, and no model of that name is on this "
-                f"machine or can be fetched ({type(error).__name__})"
-            ) from error
+            raise ValueError(f"unknown surrogate {name!r}: neither one of {[*FROM_WHEELS]} nor a model") from error
         self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
         self._max_tokens = _find_token_limit(self._model)
         self._is_narrow = self._model.device.type == "cuda"

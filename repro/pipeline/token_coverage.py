@@ -37,11 +37,8 @@ class TextsRead:
         """Return one line about length, and one about the vocabulary."""
         documents = count_noun(self.num_looked_at, "document")
         share = self.num_cut / max(1, self.num_looked_at)
-        return [
-            f"  {self.num_cut} of {documents} ({share:.0%}) are longer than the {self.max_tokens} tokens that a model "
-            "reads",
-            f"  {unknown_words(self.unknown_share)}",
-        ]
+        cut = f"  {self.num_cut} of {documents} ({share:.0%}) are cut after {self.max_tokens} tokens"
+        return [cut, f"  {unknown_words(self.unknown_share)}"]
 
 
 def unknown_words(share: float) -> str:
@@ -65,8 +62,5 @@ def count_tokens(pairs: Pairs, run: Run, num_pairs: int = AT_TRAINING) -> TextsR
 def check_vocabulary(counts: TextsRead, name: str) -> None:
     """Raise ValueError if most tokens of a corpus are unknown."""
     if counts.unknown_share > MAX_UNKNOWN_SHARE:
-        raise ValueError(
-            f"{counts.unknown_share:.0%} of the tokens of {name} are unknown to the tokenizer, so nothing can "
-            "be learned from them: import with --allow-unknown, then set 'start' to an encoder of their language in the "
-            "file of runs"
-        )
+        remedy = "give --allow-unknown, then set 'start' to an encoder of their language"
+        raise ValueError(f"{counts.unknown_share:.0%} of the tokens of {name} are unknown: {remedy}")

@@ -48,8 +48,7 @@ def download_model(name: str, revision: str | None = None, **options: Any) -> Pa
     except OSError as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{name} is not a folder, not in the hub's cache with its weights, and could not be downloaded ({reason}); "
-            f"fetch it on a machine with internet (`hf download {name}`) and give its folder"
+            f"{name} is no folder, not cached and not downloaded ({reason}): `hf download {name}`"
         ) from error
     if not any(folder.rglob("*.safetensors")):
         raise ValueError(f"{name} has no weights in safetensors in {folder}: `hf download {name}`")

@@ -125,10 +125,8 @@ def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progre
         state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=on_step)
     if state.best_loss is not None and state.step > num_done:
         early_end = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
-        progress(
-            f"  {early_end}kept the weights of step {state.best_step}, with the lowest loss ({state.best_loss:.3f}) on the "
-            "pairs set apart"
-        )
+        loss = f"loss {state.best_loss:.3f} on the pairs set apart"
+        progress(f"  {early_end}kept the weights of step {state.best_step}, with the lowest {loss}")
     num_set_apart = None if data.set_apart is None else len(data.set_apart.queries)
     provenance = describe_training(inputs, sampler, settings, state, model, num_set_apart)
     # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.

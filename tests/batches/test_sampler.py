@@ -208,7 +208,7 @@ def test_state_covers_all_pairs() -> None:
 
 
 def test_source_below_a_batch_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"batch_size=32 .*1 of 3 domains .*'small', has 25 pairs"):
+    with pytest.raises(ValueError, match=r"batch_size=32: 1 of 3 domains .*'small'"):
         make_mixed(0.5, batch_size=32)
 
 

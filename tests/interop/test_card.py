@@ -20,7 +20,7 @@ def test_card_shows_its_scores(architecture: str) -> None:
     run = next(run for run in find_experiment("table1").runs("desk") if run.architecture == architecture)
     (record,) = find_records([run])
     model = make_model(architecture, sequence_dropout=run.sequence_dropout)
-    card = make_model_card(Opened(model, record.id, run), "a model", ["pass"], "`pip install x`")
+    card = make_model_card(Opened(model, record.id, run), "a model")
     scores = card.split("## Scores")[1].split("## Use")[0]
     mean = 100 * record.metrics["desk/mean/ndcg_at_10"]
     assert f"| mean | {mean:.1f} |" in scores and scores.count("95 %") == (3 if architecture == "contextual" else 1)

@@ -266,14 +266,7 @@ def check_trainable(name: str) -> None:
 
 def explain_none_set_apart(corpus: str) -> str:
     """Return the error message for a corpus without pairs set apart."""
-    # imported on demand: other commands only need the name of a corpus
-    from repro.data.own.holdout import MAX_LOST_SHARE, SET_APART_FROM
-
-    return (
-        f"kept_weights='best': corpus {corpus!r} has no pairs set apart. An imported corpus has some if at least "
-        f"{SET_APART_FROM} queries and documents are left for training, and if at most {MAX_LOST_SHARE:.0%} of the "
-        "pairs share a text with those set apart: use kept_weights='last'"
-    )
+    return f"kept_weights='best': corpus {corpus!r} is too small for pairs set apart, or not imported: use 'last'"
 
 
 def list_content_files(folder: Path) -> list[Path]:
