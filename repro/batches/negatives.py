@@ -93,9 +93,7 @@ def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> 
 def _check_enough(excluded_RM: np.ndarray, num_negatives: int) -> None:
     num_available = excluded_RM.shape[1] - int(np.count_nonzero(excluded_RM, axis=1).max(initial=0))
     if num_available < num_negatives:
-        raise ValueError(
-            f"num_hard_negatives={num_negatives}: a query has {num_available} documents that are negatives"
-        )
+        raise ValueError(f"num_hard_negatives={num_negatives}: a query has {num_available} documents to choose from")
 
 
 def _choose_nearest(

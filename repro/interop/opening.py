@@ -163,7 +163,5 @@ def _read_folder(folder: Path, revision: str | None) -> ReportingEncoder:
     config = folder / "config.json"
     model_type = json_object(config).get("model_type") if config.is_file() else None
     if model_type is not None:
-        raise ValueError(
-            f"{folder} is a plain model of transformers ({model_type!r}): save it with sentence-transformers"
-        )
+        raise ValueError(f"{folder} is a plain model of transformers ({model_type!r}): save it as SentenceTransformer")
     return load_model(folder)

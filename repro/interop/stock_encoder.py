@@ -37,9 +37,7 @@ class StockEncoder:
 
     def __init__(self, theirs: SentenceTransformer, called: str = "model") -> None:
         if theirs.similarity_fn_name not in SIMILARITIES:
-            raise ValueError(
-                f"{called} has similarity {theirs.similarity_fn_name!r}: only {SIMILARITIES} are supported"
-            )
+            raise ValueError(f"{called} has similarity {theirs.similarity_fn_name!r}, none of {SIMILARITIES}")
         self.theirs = theirs
         self.report: Callable[[int, int], None] = lambda num_done, num_texts: None
 

@@ -47,9 +47,7 @@ def download_model(name: str, revision: str | None = None, **options: Any) -> Pa
         folder = Path(snapshot_download(name, revision=revision, **options))
     except OSError as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"{name} is no folder, not cached and not downloaded ({reason}): `hf download {name}`"
-        ) from error
+        raise ValueError(f"{name} is no folder and not downloaded ({reason}): `hf download {name}`") from error
     if not any(folder.rglob("*.safetensors")):
         raise ValueError(f"{name} has no weights in safetensors in {folder}: `hf download {name}`")
     return folder

@@ -36,6 +36,7 @@ This module does not import torch.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -219,14 +220,10 @@ def read_chunks_variable() -> ChunkSizes | None:
     text = os.environ.get(CHUNKS_VARIABLE, "").strip()
     if not text:
         return None
-    numbers = [part.strip() for part in text.split(",")]
-    if len(numbers) != 2 or not all(map(_is_count, numbers)):
+    numbers = re.fullmatch(r"0*([1-9][0-9]{0,8})\s*,\s*0*([1-9][0-9]{0,8})", text)
+    if numbers is None:
         raise ValueError(f"{CHUNKS_VARIABLE} is {text[:40]!r}: expected two whole numbers of at least 1, as 64,128")
-    return ChunkSizes(*map(int, numbers))
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0
+    return ChunkSizes(*map(int, numbers.groups()))
 
 
 def batches_are_sharded(batches_a_step: int, num_processes: int) -> bool:
