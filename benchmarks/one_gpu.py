@@ -29,6 +29,7 @@ import torch
 from benchmarks.harness import describe_machine, make_parser, write_rows
 from repro.batches import cluster, surrogate
 from repro.batches.sentence_encoder import SentenceEncoder
+from repro.data.pairs import Indices, TextColumn
 from repro.data.tokens import get_minilm_folder
 from repro.model.start import build_model
 from repro.model.texts import Texts
@@ -148,7 +149,7 @@ def save_encoder(name: str, folder: Path, *, is_tiny: bool) -> None:
     SentenceTransformer(modules=[transformer, pooling]).save(str(folder / "encoder"))
 
 
-class RandomTexts:
+class RandomTexts(TextColumn):
     """Texts of random letters in words of five, which a tokenizer cuts into several tokens."""
 
     def __init__(self, num_texts: int) -> None:
@@ -159,9 +160,9 @@ class RandomTexts:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def texts(self, rows: np.ndarray) -> list[str]:
+    def texts(self, rows: Indices) -> list[str]:
         """Return the texts of these rows."""
-        return [self._texts[row] for row in rows.tolist()]
+        return [self._texts[row] for row in rows]
 
     def release_pages(self) -> None:
         """Do nothing, because the texts are in memory."""

@@ -145,8 +145,8 @@ def check_copy(name: str, folder: Path) -> None:
     is_exact = source.has_exact_rows and all(get_format(path) == ".parquet" for path in paths)
     tolerance = 0 if is_exact else source.num_rows / 10
     if abs(num_rows - source.num_rows) > tolerance:
-        counts = f"{num_rows:,} rows in {len(paths)} files, and {source.num_rows:,} are declared"
-        raise ValueError(f"{name} has {counts}: remove other files")
+        found = f"{num_rows:,} rows in {len(paths)} files, and {source.num_rows:,} are declared"
+        raise ValueError(f"{name} has {found}: remove other files")
 
 
 def _count_rows(path: Path) -> int | None:
