@@ -99,6 +99,12 @@ class Setting:
             views |= {f"svd{width}": View(OWN, width, is_rotated=True) for width in widths}
         return views
 
+    def __post_init__(self) -> None:
+        if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
+            raise ValueError(f"contexts {[*self.contexts]} with num_contexts=0: without documents there is only 'own'")
+        if "random" in self.contexts and self.pool is None:
+            raise ValueError("the context 'random' needs a pool of general text: pass `pool`")
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data import pairs as pairs_module
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.columns import Columns
 from repro.data.own import importing
@@ -81,7 +80,6 @@ WORDS = [
 def test_blocks_match_single_pairs(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeated and evaluated pairs are dropped, also in different blocks. The files have the same bytes."""
     monkeypatch.setattr(importing, "PAIRS_PER_BLOCK", 7)
-    monkeypatch.setattr(pairs_module, "ROWS_PER_BATCH", 5)
     rng = np.random.default_rng(0)
     rows: list[dict[str, Any]] = [
         {"query": WORDS[q], "document": f"{WORDS[d]} {WORDS[e]}", "domain": ["a", "", "b"][q % 3]}
@@ -97,7 +95,7 @@ def test_blocks_match_single_pairs(tmp_path: Path, ending: str, monkeypatch: pyt
     assert 300 < audit.num_kept == len(expected) < 1000
     assert audit.dropped == counts and min(counts.values()) > 0
     assert audit.num_with_negatives == sum(bool(row.negatives) for row in expected)
-    write_pairs(tmp_path / "expected.arrow", expected, rows_per_batch=5, with_negatives=True)
+    write_pairs(tmp_path / "expected.arrow", expected, with_negatives=True)
     assert (tmp_path / "out" / "pairs.arrow").read_bytes() == (tmp_path / "expected.arrow").read_bytes()
 
 
