@@ -9,7 +9,8 @@ from repro.report.artefacts import judgements
 from repro.report.tables import format_effect, format_in_unit, format_seeds, list_remarks
 from repro.spec import Claim, Correlation, Equivalence, Experiment, Interaction, Order, Run, Term, Trend, Value
 from repro.spec.artefact import get_rows
-from repro.spec.registry import experiments
+from repro.spec.registry import experiments, load_front_page
+from repro.spec.scales import ORDER, get_scale
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
 from repro.text import CONTEXT_NAMES, count_noun, format_suggestion
@@ -54,6 +55,7 @@ def explain_claim(id: str, scale: str) -> list[str]:
     if judged.comparisons:
         rows.append(("judged on", _describe_evidence(judged)))
     rows += [("also", remark) for remark in list_remarks(judged)]
+    rows += _list_same_questions(judged)
     if judged.verdict == "other scale":
         # a claim that declares no scales is judged at each scale that judges anything
         command = f": repro why {claim.id} --scale {claim.scales[0]}" if claim.scales else ""
@@ -66,6 +68,19 @@ def explain_claim(id: str, scale: str) -> list[str]:
         f"{claim.id} at {scale}: {judged.verdict}: {VERDICT_MEANINGS[judged.verdict]}",
         *(f"  {label:<14}{text}" for label, text in rows),
     ]
+
+
+def _list_same_questions(judged: Judgement) -> Iterator[tuple[str, str]]:
+    """Yield the claims of the same headline that own scales judge: at this one or, if it judges the claim, at larger ones."""
+    is_judged = judged.verdict != "other scale"
+    start = ORDER.index(judged.scale)
+    scales = [name for name in ORDER[start + 1 :] if not get_scale(name).judges_values] if is_judged else [judged.scale]
+    for ids in (
+        headline["claims"] for headline in load_front_page()["headline"] if judged.claim.id in headline["claims"]
+    ):
+        for other in (find_claim(id)[1] for id in ids if id != judged.claim.id):
+            if scale := next((name for name in scales if name in other.scales), ""):
+                yield "see", f"{other.id}, the same at {scale}: repro why {other.id} --scale {scale}"
 
 
 def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> Iterator[tuple[str, str]]:

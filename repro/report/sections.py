@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from repro.records.store import Record
@@ -140,9 +140,13 @@ def _make_view_and_pictures(
     rows: dict[str, Rows] = {
         source: list_figure_rows(artefact, runs, records) for source, records in by_source.items() if records
     }
-    pictures = {
-        source: draw(artefact, runs[0].scale, source, source_rows)
-        for source, source_rows in rows.items()
-        if source_rows
-    }
-    return make_rows_view(artefact, runs, rows), pictures
+    pictures, problems = {}, []
+    for source, source_rows in rows.items():
+        try:
+            if source_rows:
+                pictures[source] = draw(artefact, runs[0].scale, source, source_rows)
+        except ValueError as error:
+            # a few records of a sweep may have nothing to draw
+            problems.append(f"no picture of {source} records: {error}")
+    view = make_rows_view(artefact, runs, rows)
+    return replace(view, notes=(*view.notes, *problems)), pictures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from repro.spec.run import (
     check_field_value,
     check_run_warmup,
     depends_on_seed,
+    needs_surrogate,
 )
 from repro.spec.start import resolve_encoders
 from repro.spec.validation import RANGES, validate_value
@@ -32,6 +33,15 @@ BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
 MAX_VALUES = 10_000
 READ_UNTRAINED = ("surrogate", "max_tokens", "prompts", "corpus", "sources", "num_pairs", "domain_column")
 """Fields that an untrained system or its analysis may read, in addition to those of the evaluation."""
+NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
+    "filter_model": lambda run: run.filter != "none",
+    "filter_margin": lambda run: run.filter != "none",
+    "mined_negatives": lambda run: run.num_hard_negatives > 0,
+    "packing": lambda run: _clusters(run),
+    "cluster_dimensions": lambda run: _clusters(run),
+    "surrogate": lambda run: needs_surrogate(run) or _clusters(run) or run.protocol == "rerank",
+}
+"""Fields that only some training runs read. Others would be trained twice with the same result."""
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
 
@@ -74,9 +84,9 @@ def check_field(name: str) -> None:
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     """Return every run with every combination of the axes' values, each once.
 
-    Fields of training do not multiply an untrained system, and fields of the context do not multiply a biencoder. The
-    other axes decide, too: `architecture=bm25,biencoder seed=1,2` gives one run of BM25. An axis of steps clears epochs,
-    and vice versa.
+    A field does not multiply a run that does not read it: fields of training an untrained system, fields of the context
+    a biencoder, those of NEEDED_BY a trained run. The other axes decide, too: `architecture=bm25,biencoder seed=1,2` gives
+    one run of BM25. An axis of steps clears epochs, and vice versa.
 
     Raises:
         ValueError: for the first impossible combination.
@@ -129,8 +139,14 @@ def _applies(name: str, run: Run) -> bool:
         return depends_on_seed(run)
     if name in CONTEXT_FIELDS and run.architecture in TRAINED:
         return run.architecture == "contextual"
+    if name in NEEDED_BY and run.architecture in TRAINED:
+        return NEEDED_BY[name](run)
     reads_all = run.architecture in (*TRAINED, "none") or MEASURES[run.measure].samples_pairs
     return reads_all or name in ("architecture", *EVALUATION_FIELDS, *READ_UNTRAINED)
+
+
+def _clusters(run: Any) -> bool:
+    return run.sampler == "cluster" or run.pretraining_cluster_size is not None
 
 
 def _change(run: Run, values: dict[str, Any]) -> Run:

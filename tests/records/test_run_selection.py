@@ -177,6 +177,10 @@ CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
         ({}, "architecture=biencoder,bm25 start=minilm", (1, 1)),
         ({}, "architecture=biencoder,contextual pooling=mean,frequency", (1, 2)),
         ({}, "architecture=biencoder,contextual sequence_dropout=0.005,1 test_contexts=null", (1, 2)),
+        ({}, "filter=none,surrogate filter_margin=0,0.1", (3,)),
+        (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
+        ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
+        ({}, "filter=none,surrogate surrogate=minilm,minilm-words", (3,)),
     ],
 )
 def test_axes_decide_on_each_other(fields: dict[str, Any], words: str, sizes: tuple[int, ...]) -> None:
@@ -205,6 +209,10 @@ def test_equivalent_references_are_one_run() -> None:
         ({"architecture": "bm25", "measure": "batches"}, ["batch_size=8,16"]),
         ({"architecture": "bm25", "protocol": "rerank", "rerank_depth": 5}, ["surrogate=minilm-words,minilm"]),
         ({"architecture": "bm25"}, ["architecture=biencoder", "seed=1,2"]),
+        (
+            {"pretraining_corpus": "planted-tiny", "num_pretraining_steps": 6, "pretraining_cluster_size": 10},
+            ["packing=random,greedy"],
+        ),
     ],
 )
 def test_grid_has_all_effective_fields(fields: dict[str, Any], words: list[str]) -> None:

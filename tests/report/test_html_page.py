@@ -14,6 +14,7 @@ from repro.report.html import embed_picture, render_inline_markdown, write_repor
 from repro.report.markdown_pages import read_summary
 from repro.report.sections import ScaleReport, make_scale_report
 from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
+from tests.browser import CHROMIUM, evaluate
 
 EVIL = '<script>alert("x")</script> & $5'
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -157,3 +158,21 @@ def test_page_opens_like_front_page(report: Report) -> None:
     assert all(str(render_inline_markdown(sentence)) in first for sentence in (introduction, *sentences))
     assert str(embed_picture(FRONT, "x")).split('src="')[1] in first and "<th" in first
     assert render_inline_markdown("**a < b** [c](d) `e`") == "<strong>a &lt; b</strong> c <code>e</code>"
+
+
+STICKS_OUT = """[...document.querySelectorAll("body *")].filter(element => {
+  if (element.closest(".scroll, .picture, pre, .skip")) return false;
+  const box = element.getBoundingClientRect();
+  return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
+}).map(element => element.outerHTML.slice(0, 80))"""
+REQUESTS = "performance.getEntriesByType('resource').filter(entry => !entry.name.startsWith('data:')).length"
+UNFOLDED = "[...document.querySelectorAll('.claims')].filter(list => list.checkVisibility()).length"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page_fits_its_width(report: Report, tmp_path: Path, width: int) -> None:
+    """In a browser, also as narrow as a telephone, nothing sticks out, claims are folded, and nothing is requested."""
+    expressions = ["document.documentElement.scrollWidth", REQUESTS, UNFOLDED, STICKS_OUT]
+    page_width, *faults = evaluate(report.path, tmp_path, expressions, width=width)
+    assert page_width <= width and faults == [0, 0, []]
