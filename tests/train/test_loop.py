@@ -100,9 +100,7 @@ def test_misfitting_checkpoint_is_refused(tmp_path: Path) -> None:
     run(tmp_path, values={"temperature": 0.02, "old_field": 1, "widths": (4, 8)})
     with pytest.raises(ValueError, match="of run abc, not of xyz"):
         run(tmp_path, run_id="xyz")
-    with pytest.raises(
-        ValueError, match=r"trained with temperature=0\.02, and now temperature=0\.05, because the scale"
-    ):
+    with pytest.raises(ValueError, match=r"trained with temperature=0\.02, not 0\.05"):
         run(tmp_path, values={"temperature": 0.05, "new_field": 1, "widths": (4, 8)})
     with pytest.raises(ValueError, match="left its sampler at"):
         run(tmp_path, data=make_small_data(seed=5), num_steps=20)
