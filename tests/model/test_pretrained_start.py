@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoModel, AutoTokenizer, BertConfig
 
+from repro.data.mined.sources.apis import mine_services
 from repro.data.tokens import load_tokenizer
 from repro.execute import execute
 from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
+from repro.model.contextual import ContextualModel
 from repro.model.start import get_backbones
 from repro.pipeline.inputs import Inputs
 from repro.planning.requirements import check_encoders, find_misfits, list_missing_requirements
@@ -243,3 +246,20 @@ def test_biencoder_has_no_first_stage() -> None:
     assert make_model_config(base("smoke", architecture="biencoder", **changes)).num_layers == 6
     with pytest.raises(ValueError, match="num_first_stage_layers=12"):
         make_model_config(base("smoke", architecture="contextual", **changes))
+
+
+def test_untrained_contextual_model_is_near_its_biencoder() -> None:
+    """MiniLM still reads a text behind a context if its positions stay, and hardly if they move."""
+    rows = [row for row in islice(mine_services(), 1500) if len(row.document) > 40][::7][:120]
+    queries, documents = [row.query for row in rows], [row.document for row in rows]
+    at_0 = {"architecture": "contextual", "first_position": 0, "heads": "both-identity"}
+    scores = []
+    for changes in ({}, at_0, at_0 | {"first_position": None}):
+        model = trained_model(base("mini", **changes, num_steps=0), ignore)
+        if isinstance(model, ContextualModel):
+            model.set_context(documents)
+        cosines = model.encode(queries, "query") @ model.encode(documents, "document").T
+        ranks = (cosines > np.diagonal(cosines)[:, None]).sum(1)
+        scores.append(float(np.where(ranks < 10, 100 / np.log2(2 + ranks), 0).mean()))
+    biencoder, stays, moves = scores
+    assert stays > biencoder - 5 > moves + 5, "NDCG@10"
