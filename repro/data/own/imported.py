@@ -266,7 +266,11 @@ def check_trainable(name: str) -> None:
 
 def explain_none_set_apart(corpus: str) -> str:
     """Return the error message for a corpus without pairs set apart."""
-    return f"kept_weights='best': corpus {corpus!r} is too small for pairs set apart, or not imported: use 'last'"
+    # imported on demand: other commands only need the name of a corpus
+    from repro.data.own.holdout import SET_APART_FROM
+
+    needed = f"an imported corpus of {SET_APART_FROM} queries and documents or more has some"
+    return f"kept_weights='best': corpus {corpus!r} has no pairs set apart; {needed}: use 'last'"
 
 
 def list_content_files(folder: Path) -> list[Path]:

@@ -105,7 +105,10 @@ def read_official_config(
 def get_base_model(values: Mapping[str, Any]) -> Base:
     """Return the pretrained model that a config.json names. ValueError if it is unknown."""
     if "base_model" in values:
-        return Base(**values["base_model"])
+        try:
+            return Base(**values["base_model"])
+        except TypeError as error:
+            raise ValueError(f"base_model={values['base_model']!r} in config.json is malformed: {error}") from error
     name = str(values.get("embedder"))
     if name not in BASES:
         raise ValueError(f"embedder={name!r} in config.json is unknown; known are {list(BASES)}")
