@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from repro.model.backbone import Backbone
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
@@ -41,6 +42,12 @@ CONFIG = ModelConfig(
     num_soft_prompts=4,
     max_tokens=24,
 )
+
+
+@pytest.fixture(autouse=True)
+def pad_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pad texts, as on a GPU."""
+    monkeypatch.setattr(Backbone, "packs", False)
 
 
 def measure_saved_bytes(compute: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:
