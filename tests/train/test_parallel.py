@@ -273,7 +273,7 @@ def test_non_finite_process_ends_all(tmp_path: Path) -> None:
 
 def resume_without_checkpoint(number: int, folder: Path) -> None:
     """Resume in two processes, of which the second finds no checkpoint."""
-    message = r"process 1 has another checkpoint than process 0 \(none, not of step 3"
+    message = "process 1 has another checkpoint than process 0"
     name = ("two", "elsewhere")[number]
     with join_group(number, folder, "meet again"), pytest.raises(ValueError, match=message):
         train_double(folder / name, make_small_data(), {})
