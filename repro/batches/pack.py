@@ -140,6 +140,7 @@ def shuffle_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def make_cluster_order(clusters: Clusters, packing: str) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
     """Return a function that orders the rows of a domain cluster by cluster. `packing` is one of `PACKINGS`."""
+    assert packing in PACKINGS, f"packing {packing!r} is none of {PACKINGS}"
 
     def order_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         # Shuffle first: the stable sort by cluster then keeps a random order inside each cluster.

@@ -28,7 +28,7 @@ from repro.evaluate.adaptation import (
     make_whitening_map,
 )
 from repro.evaluate.collections import Collection, Encoder, apply_collection_rules, describe_datasets, read_collections
-from repro.evaluate.contexts import draw_context, wrong_corpora
+from repro.evaluate.contexts import KINDS, are_mostly_searched, draw_context, wrong_corpora
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, search_bm25, write_run
@@ -100,6 +100,8 @@ class Setting:
         return views
 
     def __post_init__(self) -> None:
+        if unknown := {*self.contexts, *self.whitened} - {*KINDS}:
+            raise ValueError(f"unknown contexts {sorted(unknown)}; choose among {[*KINDS]}")
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
             raise ValueError(f"contexts {[*self.contexts]} with num_contexts=0: without documents there is only 'own'")
         if "random" in self.contexts and self.pool is None:
@@ -168,6 +170,7 @@ def evaluate_setting(
         wrong = dict(setting.wrong_from) or {
             name: collections[other].retrieval for name, other in wrong_corpora(suite.datasets).items()
         }
+        _check_wrong_corpora(collections, wrong)
     model = ModelSystem(encoder, setting, wrong)
     # Reranking leaves documents out.
     system = System(model.search, model.source, is_exhaustive=setting.candidates is None)
@@ -186,6 +189,15 @@ def evaluate_setting(
             if "whitening" in result.provenance
         ]
     return Evaluation(evaluation.metrics, evaluation.per_query, provenance)
+
+
+def _check_wrong_corpora(collections: Mapping[str, Collection], wrong: Mapping[str, Retrieval]) -> None:
+    """Raise ValueError if most documents of a wrong corpus are searched, which would make it the right one."""
+    for name, corpus in wrong.items():
+        if are_mostly_searched(corpus.documents, collections[name].retrieval.documents):
+            raise ValueError(
+                f"most documents of {corpus.name}, the wrong corpus, are searched in {name}: name another one"
+            )
 
 
 def evaluate_bm25(

@@ -428,8 +428,10 @@ def get_default_folder(request: EvaluationRequest, suite: str) -> Path:
 
     Repeating a command finds its cached results. Any other model, context or seed has another folder.
     """
-    # "model" in two working directories is two models
+    # "model" in two working directories is two models. A split that is not asked for keeps the folders of earlier versions.
     options = {name: _resolve_path(value) for name, value in asdict(request).items() if name != "device"}
+    if not request.split:
+        del options["split"]
     return get_home() / "evaluations" / f"{get_folder_name(request.model, suite)}-{hash_json(options)[:8]}"
 
 

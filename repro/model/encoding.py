@@ -141,6 +141,8 @@ class TextEncoder(nn.Module):
 
         A model without context accepts only None.
         """
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         vectors = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
         num_done = 0
         with evaluation_mode(self):

@@ -53,6 +53,8 @@ def build_model(config: ModelConfig, *, start: str = "random", seed: int = 0, he
     `heads` is "random" as in the official code, "identity" for an output head that passes pooled states through, or
     "both-identity" for such heads in both stages. Raises ValueError if the start weights do not match.
     """
+    if heads not in HEADS:
+        raise ValueError(f"heads={heads!r} is unknown; choose one of {[*HEADS]}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         # All weights are drawn first, also those that are replaced below. Heads therefore do not depend on `start`.

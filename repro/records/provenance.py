@@ -35,7 +35,12 @@ FIRST_COMMITS_FILE = "FIRST_COMMITS"
 """The day of the first commit of each published record without a time, one "DAY  ID" per line."""
 SIBLINGS = ("experiments", "figures", "slurm")
 SETTINGS = ("pyproject.toml", "requirements.lock")
-RUN_SOURCES = (*(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS)), "repro/*.json", *SETTINGS)
+RUN_SOURCES = (
+    *(f"{folder}/*.py" for folder in (PACKAGE.name, *SIBLINGS)),
+    "repro/*.json",
+    "repro/data/*.toml",
+    *SETTINGS,
+)
 """Files whose uncommitted changes count. Edited tests and pages change no number."""
 
 
@@ -89,7 +94,8 @@ def _affects_runs(path: Path, root: Path) -> bool:
     # a published record, or built_from.json
     is_record = path.suffix == ".json" and path.parent.name == "records"
     is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    return path.suffix in (".py", ".json") and not is_record and not is_hidden and path.is_file()
+    is_source = path.suffix in (".py", ".json") or (path.suffix == ".toml" and path.is_relative_to(PACKAGE / "data"))
+    return is_source and not is_record and not is_hidden and path.is_file()
 
 
 def _read_build_commit() -> dict[str, Any]:

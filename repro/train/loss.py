@@ -51,6 +51,7 @@ def info_nce(
 
     `masked_QM` is True where a document is not a negative of a query.
     """
+    assert len(documents_MD) >= len(queries_QD), "each query has a document"
     return _cross_entropy(_normalize(queries_QD) @ _normalize(documents_MD).T / temperature, masked_QM)
 
 
@@ -125,6 +126,8 @@ def batch_loss(
     compute = find_implementation("loss", loss, LOSSES, f"LOSSES in {__name__}")
     if not widths:
         return compute(queries_QD, documents_MD, temperature, masked)
+    # A slice would silently be narrower.
+    assert max(widths) <= queries_QD.shape[-1], "a prefix is no wider than the vectors"
     # Each prefix is normalised again, inside the loss. The filter's mask is the same for all prefixes.
     parts = [compute(queries_QD[:, :width], documents_MD[:, :width], temperature, masked) for width in sorted(widths)]
     return LossParts(torch.stack([part.loss for part in parts]).sum(), parts[-1].accuracy, parts[-1].masked_fraction)

@@ -13,6 +13,7 @@ from scipy.stats import bootstrap
 from repro.data.beir import Retrieval, SuiteDataset, group_datasets, write_beir_folder
 from repro.evaluate.comparison import paired_gaps
 from repro.evaluate.contexts import draw_context, have_wrong_corpora, wrong_corpora
+from repro.evaluate.suites import Setting
 from repro.statistics.bootstrap import paired_bootstrap, percentile_interval
 
 
@@ -81,6 +82,10 @@ def test_copy_is_no_wrong_corpus(tmp_path: Path, documents: tuple[str, ...], exp
 
 
 def test_unknown_context_is_refused() -> None:
+    """It would be scored as the context "own"."""
+    for options in ({"contexts": ("wrogn",), "num_contexts": 2}, {"whitened": ("wrogn",)}):
+        with pytest.raises(ValueError, match="wrogn"):
+            Setting(**options)
     with pytest.raises(ValueError, match="no wrong corpus"):
         wrong_corpora(make_datasets("A"))
 

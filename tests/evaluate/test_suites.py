@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from repro.analyses.polarity import measure
 from repro.batches.surrogate import load_surrogate
 from repro.data.beir import Retrieval, Suite, SuiteDataset, write_beir_folder
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
+from repro.evaluate.collections import read_collections
 from repro.evaluate.mteb.suite import _make_pair_task
 from repro.evaluate.polarity import load_film_reviews
 from repro.evaluate.retrieval import read_run, score
@@ -74,6 +76,14 @@ def test_impossible_settings_are_refused(suite: Suite) -> None:
         evaluate_suite(FakeEncoder(), suite, contexts=("own", "wrong"))
     with pytest.raises(ValueError, match="'random' needs a pool"):
         Setting(contexts=("random",), num_contexts=3)
+
+
+@pytest.mark.parametrize("options", [{"contexts": ("wrong",), "num_contexts": 4}, {"whitened": ("wrong",)}])
+def test_searched_documents_are_no_wrong_corpus(suite: Suite, options: dict[str, Any]) -> None:
+    """Otherwise the out-of-corpus context would score as the in-corpus one."""
+    collections = {name: each.retrieval for name, each in read_collections(suite).items()}
+    with pytest.raises(ValueError, match="the wrong corpus"):
+        evaluate_setting(FakeEncoder(), suite, Setting(**options, wrong_from=collections))
 
 
 class Watched(FakeEncoder):

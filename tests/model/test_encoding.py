@@ -67,6 +67,12 @@ def test_meaningless_texts_are_refused(method: str, texts: list[str] | str, mess
         getattr(build_text_model(), method)(texts)
 
 
+def test_batches_without_texts_are_refused() -> None:
+    """They would leave the vectors as allocated."""
+    with pytest.raises(ValueError, match="batch_size is -1"):
+        build_text_model(architecture="biencoder").encode(TEXTS, batch_size=-1)
+
+
 def test_few_contexts_are_repeated() -> None:
     model = build_text_model(num_contexts=8)
     with pytest.warns(UserWarning, match="5 context documents for a model that takes 8"):

@@ -93,6 +93,12 @@ def test_both_nomic_formats_are_read(tmp_path: Path, prefix: str) -> None:
         torch.testing.assert_close(state[name], weights[f"{prefix}encoder.layers.0.attn.Wqkv.weight"][:32])
 
 
+def test_unknown_heads_are_refused() -> None:
+    """They would be those of "identity"."""
+    with pytest.raises(ValueError, match="identiy"):
+        build_model(make_small_config(), heads="identiy")
+
+
 def test_missing_weights_are_refused(tmp_path: Path) -> None:
     """transformers would initialise them at random and warn."""
     write_nomic_files(tmp_path, "foreign.")

@@ -78,7 +78,8 @@ def hash_changes(checkout: Path, name: str, content: bytes) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "name", ["experiments/e99_tour.py", "repro/data/deep.py", "repro/data/new.json", "repro/module.py"]
+    "name",
+    ["experiments/e99_tour.py", "repro/data/deep.py", "repro/data/new.json", "repro/data/new.toml", "repro/module.py"],
 )
 def test_changed_code_is_uncommitted(name: str, checkout: Path) -> None:
     """New and edited modules of the code change the hash, also if a byte is no UTF-8."""
