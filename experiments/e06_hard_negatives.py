@@ -115,7 +115,6 @@ def claim_fall_with_number(id: str, statement: str, of: dict[str, Any], **option
         axis="num_hard_negatives",
         sign=-1,
         source="Figure 11 and §9.5",
-        delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
         because="a slope beyond chance; effects within δ are small",
         **options,
     )
@@ -149,6 +148,7 @@ CLAIMS = (
         "F11.a",
         "the score falls with the number of hard negatives that rank below the positive document",
         BELOW,
+        delta=fresh.TENTH_OF_POINT_PER_DOUBLING,
         version=4,
         **fresh.STATED | LATER,
     ),
@@ -157,7 +157,8 @@ CLAIMS = (
         "the score falls with the number of hard negatives, from one on, at any rank under the surrogate",
         ANY,
         scales=("desk", "lab", "small", "large"),
-        **fresh.STATED | LATER,
+        version=2,
+        **fresh.NOW_WITH_DELTA | LATER,
     ),
 )
 

@@ -162,7 +162,7 @@ CLAIMS = (
         because="domains differ if the gain has either sign",
         descriptive="a statement about datasets",
         scales=OWN_SCALES,
-        **RESTATED | fresh.FIRST_SEEDS | MET_BY_BLIND | {"version": 4},
+        **fresh.FIRST_SEEDS | MET_BY_BLIND | {"version": 4, "stated": "2026-11-28"},
     ),
     *(
         Claim.interaction(

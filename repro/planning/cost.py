@@ -22,7 +22,7 @@ from repro.spec import TRAINED, Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id
 from repro.storage.lease import has_succeeded
 from repro.storage.paths import run_folder
-from repro.train.checkpoint import CHECKPOINT_FILE
+from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 from repro.train.performance import batches_are_sharded, choose_chunks, estimate_graph_bytes, read_switches
 
 # mean text length as a share of max_tokens
@@ -221,5 +221,15 @@ def has_ended(training: str) -> bool:
 
 
 def list_missing_trainings(run: Run) -> tuple[str, ...]:
-    """Return the ids of the training runs that have not ended on this machine: its own, then its first phase."""
-    return tuple(training for training in list_trainings(run) if not has_ended(training))
+    """Return the ids of the training runs that a run still executes on this machine: its own, then its first phase.
+
+    A training run with a checkpoint needs no first phase, except for measure="steps", which trains again from the start.
+    """
+    missing: list[str] = []
+    for training in list_trainings(run):
+        is_ended = has_ended(training)
+        if not is_ended:
+            missing.append(training)
+        if run.measure != "steps" and (is_ended or read_checkpoint_step(run_folder(training))):
+            break
+    return tuple(missing)

@@ -64,7 +64,7 @@ def get_code_identity() -> dict[str, Any]:
         return _read_build_commit()
     try:
         commit = _run_git("rev-parse", "HEAD")
-        changes = _run_git("status", "--porcelain", "--", *RUN_SOURCES)
+        changes = _run_git("--no-optional-locks", "status", "--porcelain", "--untracked-files=all", "--", *RUN_SOURCES)
     except subprocess.CalledProcessError as error:
         message = " ".join(error.stderr.decode(errors="replace").split())
         return {"commit": None, "uncommitted_sha256": None, "git": message or str(error)}

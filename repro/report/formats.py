@@ -61,7 +61,8 @@ def as_latex(view: View) -> str:
     import pandas
 
     view = view.shown
-    title, *notes = (f"% {' '.join(text.split())}" for text in (view.title, *view.notes))
+    engine = "for lualatex or xelatex, which have letters such as α"
+    title, *notes = (f"% {' '.join(text.split())}" for text in (view.title, engine, *view.notes))
     frame = pandas.DataFrame(view.rows, columns=view.header)
     table = frame.to_latex(index=False, escape=True, column_format=view.alignment) if view.header else ""
     return "\n".join((title, table.replace(MINUS, "$-$").replace(NARROW_SPACE, "\\,"), *notes, ""))

@@ -20,6 +20,7 @@ from repro.spec.run import (
     check_field_value,
     check_run_warmup,
     depends_on_seed,
+    draws_within_domains,
     needs_surrogate,
 )
 from repro.spec.start import resolve_encoders
@@ -31,15 +32,21 @@ RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 NONE_WORDS = ("none", "null", "None")
 BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
 MAX_VALUES = 10_000
-READ_UNTRAINED = ("surrogate", "max_tokens", "prompts", "corpus", "sources", "num_pairs", "domain_column")
-"""Fields that an untrained system or its analysis may read, in addition to those of the evaluation."""
+SURROGATE_FIELDS = ("surrogate", "max_tokens", "prompts", "corpus")
+"""Fields that affect the scores of an untrained surrogate, in addition to those of the evaluation."""
+PAIR_FIELDS = ("corpus", "sources", "num_pairs", "domain_column")
+"""Fields that select the training pairs, which some analyses read even if nothing is trained."""
+DRAW_FIELDS = ("context_seed", "num_test_contexts", "test_contexts")
+"""Fields that select the context documents of an evaluation."""
 NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
+    # the first phase may have clusters of its own
+    "surrogate": lambda run: _reranks(run) or needs_surrogate(run) or run.pretraining_cluster_size is not None,
+    "domain_column": lambda run: _reads_domains(run),
     "filter_model": lambda run: run.filter != "none",
     "filter_margin": lambda run: run.filter != "none",
     "mined_negatives": lambda run: run.num_hard_negatives > 0,
-    "packing": lambda run: _clusters(run),
-    "cluster_dimensions": lambda run: _clusters(run),
-    "surrogate": lambda run: needs_surrogate(run) or _clusters(run) or run.protocol == "rerank",
+    "cluster_dimensions": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
+    "packing": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
 }
 """Fields that only some training runs read. Others would be trained twice with the same result."""
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
@@ -84,9 +91,9 @@ def check_field(name: str) -> None:
 def expand(runs: Sequence[Run], axes: Axes) -> list[Run]:
     """Return every run with every combination of the axes' values, each once.
 
-    A field does not multiply a run that does not read it: fields of training an untrained system, fields of the context
-    a biencoder, those of NEEDED_BY a trained run. The other axes decide, too: `architecture=bm25,biencoder seed=1,2` gives
-    one run of BM25. An axis of steps clears epochs, and vice versa.
+    A field does not multiply a run whose result it cannot change, for example the number of contexts of a biencoder. The
+    other axes decide, too: `architecture=bm25,biencoder seed=1,2` gives one run of BM25. An axis of steps clears epochs,
+    and vice versa.
 
     Raises:
         ValueError: for the first impossible combination.
@@ -134,19 +141,33 @@ def _list_effective_values(run: Run) -> Hashable:
 
 
 def _applies(name: str, run: Run) -> bool:
-    """Return whether a field may change the result of this run."""
+    """Return whether a field can change the result of this run."""
+    analysis = MEASURES[run.measure]
+    if name == "architecture":
+        return True
     if name == "seed":
         return depends_on_seed(run)
-    if name in CONTEXT_FIELDS and run.architecture in TRAINED:
+    is_drawn_for_context = name in DRAW_FIELDS and run.measure == "retrieval"
+    if is_drawn_for_context or (name in CONTEXT_FIELDS and run.architecture in TRAINED):
         return run.architecture == "contextual"
-    if name in NEEDED_BY and run.architecture in TRAINED:
+    if run.architecture in TRAINED and name in NEEDED_BY:
         return NEEDED_BY[name](run)
-    reads_all = run.architecture in (*TRAINED, "none") or MEASURES[run.measure].samples_pairs
-    return reads_all or name in ("architecture", *EVALUATION_FIELDS, *READ_UNTRAINED)
+    if run.architecture in (*TRAINED, "none") or name in EVALUATION_FIELDS or analysis.samples_pairs:
+        return True
+    if name in PAIR_FIELDS and analysis.reads_pairs:
+        return True
+    return name in SURROGATE_FIELDS and (run.architecture == "surrogate" or _reranks(run))
 
 
-def _clusters(run: Any) -> bool:
-    return run.sampler == "cluster" or run.pretraining_cluster_size is not None
+def _reranks(run: Any) -> bool:
+    """Return whether a run reranks candidates of the surrogate."""
+    return run.protocol == "rerank" and MEASURES[run.measure].reranks
+
+
+def _reads_domains(run: Any) -> bool:
+    """Return whether the batches of a training run, or its analysis, depend on the domains of the pairs."""
+    is_divided = draws_within_domains(run) or run.num_hard_negatives > 0 or run.pretraining_cluster_size is not None
+    return is_divided or MEASURES[run.measure].reads_pairs or MEASURES[run.measure].samples_pairs
 
 
 def _change(run: Run, values: dict[str, Any]) -> Run:

@@ -40,7 +40,9 @@ def experiments() -> tuple[Experiment, ...]:
 
 def list_experiment_files() -> list[Path]:
     """Return the path of each experiment file relative to the sources, by number."""
-    files = (path for folder in EXPERIMENT_FOLDERS for path in folder.glob("e[0-9][0-9]_*.py"))
+    files = [path for folder in EXPERIMENT_FOLDERS for path in folder.glob("e[0-9]*_*.py")]
+    if wrong := [path.name for path in files if path.name[3] != "_"]:
+        raise ValueError(f"{wrong}: the number of an experiment needs two digits, 00 to 99")
     return sorted((path.relative_to(SOURCES) for path in files), key=lambda path: path.name)
 
 

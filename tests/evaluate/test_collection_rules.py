@@ -16,7 +16,7 @@ from repro.data.beir import Retrieval, Suite, SuiteDataset, load_beir, write_bei
 from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.evaluate import first_stage
 from repro.evaluate.collections import Collection, read_collections
-from repro.evaluate.retrieval import read_run, score
+from repro.evaluate.retrieval import read_run, score, search_bm25
 from repro.evaluate.suites import TOP_K, EvaluationOutputs, evaluate_bm25
 from repro.report.scores import list_notes
 from repro.spec import base
@@ -106,9 +106,13 @@ def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> Non
 
 def test_self_hits_are_removed_in_mteb(tmp_path: Path) -> None:
     odd, usual = (write_debates(tmp_path, name, COUNTERS) for name in ("arguana", "debates"))
-    inputs = make_inputs(
-        base("desk", architecture="bm25", measure="mteb"), suite=Suite("desk", odd.datasets + usual.datasets)
-    )
+    suite = Suite("desk", odd.datasets + usual.datasets)
+    inputs = make_inputs(base("desk", architecture="bm25", measure="mteb"), suite=suite)
+    metrics = mteb.measure(inputs, None, tmp_path).metrics
+    run = search_bm25(read_collections(suite)["arguana"].retrieval, len(IDS), tokenizer="english")[0]
+    others = {query: {hit: value for hit, value in hits.items() if hit != query} for query, hits in run.items()}
+    assert metrics["desk/tasks/arguana/score"] == pytest.approx(score(others, COUNTERS)["ndcg_at_10"].mean())
+    assert metrics["desk/tasks/arguana/score"] > metrics["desk/tasks/debates/score"]
     is_removed = {task.metadata.name: task.ignore_identical_ids for task in mteb.list_tasks(inputs)[:2]}
     assert is_removed == {"arguana": True, "debates": False}
 

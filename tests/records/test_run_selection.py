@@ -157,8 +157,10 @@ def test_grid_is_product_over_rows() -> None:
     axes = parse_axes(["learning_rate=1e-4,3e-5", "seed=1..5"])
     assert expand([trained, bm25], axes) == [*grid(trained, learning_rate=(1e-4, 3e-5), seed=(1, 2, 3, 4, 5)), bm25]
     contextual = base("smoke", architecture="contextual")
-    axes = parse_axes(["num_contexts=2,4"])
-    assert expand([trained, contextual], axes) == [trained, *grid(contextual, num_contexts=(2, 4))]
+    axes = parse_axes(["num_contexts=2,4", "filter_margin=0,0.1", "packing=random,greedy"])
+    assert expand([trained, contextual], axes) == [trained, *grid(contextual, num_contexts=(2, 4))], "others: no effect"
+    axes = parse_axes(["context_seed=0,1", "test_contexts=own,null", "mined_negatives=below,any"])
+    assert expand([trained, bm25, contextual], axes)[:2] == [trained, bm25]
     assert len(expand([trained], parse_axes(["architecture=biencoder,contextual", "num_contexts=2,4"]))) == 3
     mixed = expand([trained], parse_axes(["architecture=bm25,biencoder", "learning_rate=1e-4,3e-5", "seed=1,2"]))
     assert [run.architecture for run in mixed] == ["bm25", *["biencoder"] * 4], "an axis made an untrained run"
@@ -180,6 +182,8 @@ CLUSTERS = {"sampler": "cluster", "cluster_size": 16}
         ({}, "filter=none,surrogate filter_margin=0,0.1", (3,)),
         (CLUSTERS, "sampler=random,cluster packing=random,greedy", (3,)),
         ({}, "num_hard_negatives=0,2 mined_negatives=below,any", (3,)),
+        ({}, "sampler=random,domain domain_column=domain,source", (3,)),
+        ({"architecture": "bm25"}, "measure=retrieval,headroom num_pairs=40,200", (3,)),
         ({}, "filter=none,surrogate surrogate=minilm,minilm-words", (3,)),
     ],
 )

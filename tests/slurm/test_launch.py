@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,11 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from submitit import AutoExecutor
 
 from repro.records.provenance import compute_source_digest
+from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import difference, run_id
-from repro.storage.paths import CHECKOUT
+from repro.storage.paths import CHECKOUT, get_local_records
 from slurm.batches import order_batches
 from slurm.job import Job
 from slurm.profiles import Profile
@@ -23,9 +26,10 @@ from slurm.start import cancel, scripts
 from slurm.states import JobState, get_run_item
 from slurm.status import get_statuses
 from slurm.sweep import add_run_dependencies, build_tasks, read_submissions
-from tests.leases import take_lease
-from tests.slurm.launching import get_states, launch_runs
-from tests.slurm.stand_in import stages_of
+from tests.leases import find_owner, take_lease
+from tests.slurm.launching import get_states, launch_runs, read_state, wait_until
+from tests.slurm.stand_in import compute_undisturbed_metric, read_trace, stages_of
+from tests.slurm.stand_in_job import StandInJob
 
 pytestmark = pytest.mark.usefixtures("stand_in")
 
@@ -270,3 +274,22 @@ def test_changed_code_stops_the_job(execute_with: Callable[..., None]) -> None:
     with pytest.raises(RuntimeError, match="the code has changed since the launch"):
         Job(run=task.job.run, source="another")(Stop(), where=JobState(state="running"))
     assert get_states(RUNS[0]) == ["failed"]
+
+
+def test_sigusr2_requeues_the_job(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_STEP_SECONDS", "0.1")
+    run = replace(RUNS[0], num_steps=30)
+    executor = AutoExecutor(own_home / "jobs", cluster="local")
+    executor.update_parameters(timeout_min=5)
+    stages_of(run)[0].build()
+    [task] = build_tasks([run], PROFILE)
+    [job] = executor.submit_array([StandInJob(task.job)])
+    wait_until(lambda: f"begin {run_id(run)} at 0" in read_trace())
+    os.kill(find_owner(get_run_item(run).lease_folder).pid, signal.SIGUSR2)
+    job.wait()
+    state = read_state(run)
+    assert (state.state, state.job_id, state.num_interruptions) == ("done", job.job_id, 1)
+    [record] = read_records(get_local_records())
+    assert record.metrics["value"] == compute_undisturbed_metric(run)
+    begins = [int(line.split()[-1]) for line in read_trace() if line.startswith("begin")]
+    assert len(begins) == 2 and begins[1] > 0

@@ -92,12 +92,18 @@ def test_lowest_loss_is_kept(uninterrupted: Training) -> None:
     assert [path.name for path in folder.glob("*.safetensors")] == [CHECKPOINT_FILE]
 
 
+@pytest.mark.parametrize("num_steps", [1, 5, 30])
+def test_measurements_are_evenly_spaced(num_steps: int) -> None:
+    """There are at most `NUM_MEASUREMENTS`. The last one follows the last step."""
+    measured = [step for step in range(1, num_steps + 1) if is_measured_after(step, num_steps)]
+    assert len(measured) == min(num_steps, set_apart.NUM_MEASUREMENTS) and measured[-1] == num_steps
+
+
 def test_training_ends_early(uninterrupted: Training) -> None:
     """Training ends after `PATIENCE` measurements above the minimum."""
     state, measured = uninterrupted.state, list(read_losses(uninterrupted.folder))
     assert state.has_ended and state.step == measured[-1] < NUM_STEPS
     assert measured.index(state.best_step) == len(measured) - 1 - set_apart.PATIENCE
-    assert all(is_measured_after(step, NUM_STEPS) for step in measured)
 
 
 def test_resuming_keeps_the_same_weights(tmp_path: Path, uninterrupted: Training) -> None:

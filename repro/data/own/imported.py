@@ -269,7 +269,10 @@ def explain_none_set_apart(corpus: str) -> str:
     # imported on demand: other commands only need the name of a corpus
     from repro.data.own.holdout import SET_APART_FROM
 
-    needed = f"an imported corpus of {SET_APART_FROM} queries and documents or more has some"
+    needed = (
+        f"an imported corpus of {SET_APART_FROM} queries and documents or more has some, unless a fifth of its pairs "
+        "share a text with them"
+    )
     return f"kept_weights='best': corpus {corpus!r} has no pairs set apart; {needed}: use 'last'"
 
 
