@@ -40,8 +40,8 @@ def start(
     """Start missing runs, with `retry` also failed ones.
 
     Return the outcome of each item (local) or its job (Slurm). Requested items that are not started, because they failed
-    before or are impossible, have the outcome "left out". Raises ValueError before anything starts if data or encoders are
-    missing, the code is uncommitted, or Slurm refuses.
+    before or have an unreadable record, have the outcome "left out". Raises ValueError before anything starts if data or
+    encoders are missing, batches or clusters exceed the corpus, the code is uncommitted, or Slurm refuses.
     """
     check_code(runs)
     with hold_launch_lock(progress):

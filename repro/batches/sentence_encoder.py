@@ -40,7 +40,8 @@ class SentenceEncoder:
             # transformers implements the paper's filter model itself, so remote code is never needed.
             self._model = SentenceTransformer(name, trust_remote_code=False)
         except OSError as error:
-            raise ValueError(f"unknown surrogate {name!r}: neither one of {[*FROM_WHEELS]} nor a model") from error
+            known = f"neither one of {[*FROM_WHEELS]} nor a model on this machine ({type(error).__name__})"
+            raise ValueError(f"unknown surrogate {name!r}: {known}; `repro fetch` downloads it") from error
         self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
         self._max_tokens = _find_token_limit(self._model)
         self._is_narrow = self._model.device.type == "cuda"

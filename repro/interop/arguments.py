@@ -77,15 +77,16 @@ def check_contexts(
 
 
 def check_device(device: str | None) -> None:
-    """Raise ValueError if this machine does not have a device."""
+    """Raise ValueError if this machine does not have a device. Tensors of the device "meta" have no values."""
     if not device:
         return
     import torch
 
     try:
-        torch.empty(0, device=device)
+        torch.empty(0, device=device).cpu()
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {shorten(device)!r} is not on this machine ({error})") from error
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"device {shorten(device)!r} is not on this machine ({reason})") from error
 
 
 def to_device(model: Encoder, device: str | None = None) -> None:

@@ -189,6 +189,8 @@ class TextEncoder(nn.Module):
         """
         config = load_config(Path(folder))
         config = replace(config, tokenizer=resolve_tokenizer(config.tokenizer, Path(folder)))
+        if config.architecture != cls.architecture:
+            raise ValueError(f"{folder} holds a {config.architecture} model, not a {cls.architecture} one")
         model = cls(config)
         model.load_weights(Path(folder))
         return model.eval()

@@ -157,6 +157,11 @@ class ContextualModule(InputModule):
         """Return D."""
         return int(self.model.sizes.hidden_size)
 
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return what `print` shows."""
+        shown = {"num_contexts": self.model.sizes.num_contexts, "max_tokens": self.max_seq_length}
+        return shown | {"has_context": self.config.context is not None}
+
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write a complete folder. ValueError for another format than safetensors."""
         if not safe_serialization:

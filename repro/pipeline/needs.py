@@ -91,6 +91,15 @@ def domain_codes(run: Run, pairs: Pairs) -> np.ndarray:
     return pairs.source_codes if run.domain_column == "source" else pairs.domain_codes
 
 
+def check_domain_sizes(run: Run, largest: int) -> None:
+    """Raise ValueError if batches or clusters of a run exceed its largest domain, of `largest` pairs."""
+    draws = (run.architecture in TRAINED and run.num_steps != 0) or run.measure == "batches"
+    names = (["batch_size"] if draws else []) + (["cluster_size"] if "clusters" in list_pair_kinds(run) else [])
+    for name in names:
+        if getattr(run, name) > largest:
+            raise ValueError(f"{name} is {getattr(run, name)}, and the largest domain has {largest} pairs")
+
+
 def list_domain_names(run: Run, pairs: Pairs) -> Sequence[str]:
     """Return the name of each domain by its code."""
     return pairs.source_names if run.domain_column == "source" else pairs.domain_names

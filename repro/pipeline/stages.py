@@ -24,6 +24,7 @@ from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searc
 from repro.pipeline.encoders import find_commit, get_files_in_key
 from repro.pipeline.needs import (
     MINILM,
+    check_domain_sizes,
     count_test_contexts,
     domain_codes,
     get_tokenizer_name,
@@ -33,7 +34,7 @@ from repro.pipeline.needs import (
     uses_given_negatives,
 )
 from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, get_texts_for
-from repro.spec import Run, get_first_phase
+from repro.spec import Run, draws_within_domains, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.paths import get_home
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
@@ -128,6 +129,7 @@ class StageGraph:
         tokenizer_name = get_tokenizer_name(run)
 
         def make(folder: Path, part: Part = WHOLE) -> None:
+            self._check_domain_sizes()
             pairs = self.selected_pairs(part)
             tokenizer = load_tokenizer(tokenizer_name)
             for side in SIDES:
@@ -169,6 +171,7 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
+            self._check_domain_sizes()
             pairs = self.selected_pairs()
             surrogate = load_surrogate(encoder.name)  # released afterwards
             for side in SIDES:
@@ -176,6 +179,7 @@ class StageGraph:
                 embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
 
         def make_part(folder: Path, part: Part) -> None:
+            self._check_domain_sizes()
             pairs = self.selected_pairs()
             surrogate = load_surrogate(encoder.name)
             for side in SIDES:
@@ -430,6 +434,12 @@ class StageGraph:
         path = self.selection.path / "rows.npy"
         rows = load_array(path, kind="i", shape=(None,), mapped=True)
         return pairs.take(rows[part.span(len(rows))])
+
+    def _check_domain_sizes(self) -> None:
+        """Refuse batches and clusters that no domain can fill, before days of embedding."""
+        if not self.of_negatives:
+            counts = np.bincount(domain_codes(self.run, self.selected_pairs()))
+            check_domain_sizes(self.run, int(counts.max() if draws_within_domains(self.run) else counts.sum()))
 
     def _num_rows(self) -> int:
         """Return the number of training pairs, or of given negatives, from built stages."""

@@ -15,8 +15,9 @@ from repro.data.paper.local_copies import fetch, find_problems, format_size, lis
 from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import FIXED_ENCODERS
-from repro.pipeline.needs import get_tokenizer_name, list_evaluation_kinds, reads_pairs
+from repro.pipeline.needs import check_domain_sizes, get_tokenizer_name, list_evaluation_kinds, reads_pairs
 from repro.planning.cost import list_training_phases
+from repro.planning.pairs import count_pairs
 from repro.spec import TRAINED, Run, needs_surrogate
 from repro.spec.identity import RUN_ID
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
@@ -91,17 +92,20 @@ def check_encoders(runs: Iterable[Run]) -> None:
 
 
 def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return an error per kind of model whose sizes do not fit its start weights, and per corpus without pairs set apart."""
-    trained = [phase for run in runs for phase in list_training_phases(run) if phase.architecture in TRAINED]
+    """Return the errors of models that do not fit their start weights, of corpora, and of batch and cluster sizes.
+
+    The pairs of a corpus are an upper bound of its largest domain, which is known once the pairs are selected.
+    """
+    phases = dict.fromkeys(phase for run in runs for phase in list_training_phases(run))
+    trained = [phase for phase in phases if phase.architecture in TRAINED]
     corpora = dict.fromkeys(phase.corpus for phase in trained if phase.kept_weights == "best")
     messages = dict.fromkeys(explain_none_set_apart(corpus) for corpus in corpora if _lacks_set_apart(corpus))
     # Check one run per kind of model, because a sweep has thousands of runs but few models.
-    for run in {tuple(getattr(run, name) for name in SIZE_FIELDS): run for run in trained}.values():
-        try:
-            check_start(run)
-        except ValueError as error:
-            messages[str(error)] = None
-    return tuple(messages)
+    kinds = {tuple(getattr(run, name) for name in SIZE_FIELDS): run for run in trained}
+    checks = [partial(check_start, run) for run in kinds.values()]
+    counts = [(phase, num_pairs) for phase in phases if (num_pairs := count_pairs(phase)) is not None]
+    checks += [partial(check_domain_sizes, phase, num_pairs) for phase, num_pairs in counts]
+    return tuple(messages | {line: None for check in checks for line in _explain_error(check)})
 
 
 def _lacks_set_apart(corpus: str) -> bool:

@@ -165,13 +165,13 @@ def acquire(folder: Path) -> Lease | None:
 
 
 def acquire_when_free(
-    folder: Path, report: Callable[[Owner | None], None], *, check: Callable[[], None] = lambda: None
+    folder: Path, report: Callable[[Owner | str], None], *, check: Callable[[], None] = lambda: None
 ) -> Lease:
     """Acquire the lease of a folder, and wait for it if necessary.
 
     Args:
         folder: The folder of the lease.
-        report: Called once with the owner that this process waits for.
+        report: Called once with the owner that this process waits for, or its description.
         check: Called before each attempt. An exception ends the wait.
     """
     is_reported = False
@@ -180,7 +180,7 @@ def acquire_when_free(
         if lease := acquire(folder):
             return lease
         if not is_reported:
-            report(get_last_owner(folder))
+            report(get_last_owner(folder) or "another process")
             is_reported = True
         time.sleep(POLL_SECONDS)
 

@@ -109,7 +109,8 @@ def _check_made_with(shards: tuple[Shard, ...]) -> None:
     first = shards[0].read_build_metadata()
     for shard in shards:
         if (other := shard.read_build_metadata()) != first:
-            raise ValueError(f"{shards[0].title} was built with {first}, {shard.title} with {other}: remove both")
+            found = f"{shards[0].title} was built with {first}, {shard.title} with {other}"
+            raise ValueError(f"{found}: remove {shard.path.parent}, and all shards are built again")
 
 
 def find_stage(name: str, stages: tuple[Stage, ...]) -> Stage:

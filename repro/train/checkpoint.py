@@ -107,7 +107,8 @@ def _check_values(stored: Mapping[str, Any], values: Mapping[str, Any], path: Pa
         # JSON stores tuples as lists
         value = json.loads(json.dumps(values[name]))
         if stored[name] != value:
-            raise ValueError(f"{path} was trained with {name}={stored[name]!r}, not {value!r}, since its scale changed")
+            found = f"{path} was trained with {name}={stored[name]!r}, not {value!r}, since its scale changed"
+            raise ValueError(f"{found}: restore the scale, or remove the folder to train again")
 
 
 def read_state(folder: Path) -> TrainState | None:

@@ -282,7 +282,8 @@ def _resume(
     # The seed alone is not enough: other data or another batch size would give other batches for the same step.
     sampler = get_sampler_state(data.batches, state.step * settings.batches_a_step)
     if tuple(state.sampler) != tuple(sampler):
-        raise ValueError(f"{folder} left its sampler at {state.sampler}, not {sampler}: other data, batches or seed")
+        found = f"{folder} left its sampler at {state.sampler}, not {sampler}: other data, batches or seed"
+        raise ValueError(f"{found}; restore them, or remove the folder to train again")
     # An older checkpoint has no values, or lacks fields that were added since.
     return replace(state, values=settings.values)
 

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from repro.data.own.imported import import_source
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_corpus_stage, make_searched_stage, make_suite_stage
-from repro.pipeline.stages import list_stages
+from repro.pipeline.stages import StageGraph, list_stages
 from repro.planning.doctor import _check_scale
 from repro.planning.requirements import check_encoders, find_misfits, list_requirements, list_source_requirements
 from repro.spec import Run, base, grid
@@ -87,6 +88,21 @@ def test_missing_encoder_is_named_first(
         with pytest.raises(ValueError, match=r"encoder somebody/model.*repro fetch"):
             run_command(verb, str(file), "--scale", "smoke")
     assert not [*(own_home / "stages").rglob("stage.json")]
+
+
+@pytest.mark.parametrize("changes", [{"batch_size": 100}, {"sampler": "cluster", "cluster_size": 100}])
+def test_oversized_batches_are_refused_early(changes: dict[str, Any], own_home: Path) -> None:
+    """No domain has 100 of the 240 pairs, which is known before any text is tokenized or embedded."""
+    run = base("smoke", **{"sampler": "domain"} | changes)
+    assert not find_misfits([run])
+    with pytest.raises(ValueError, match=r"_size is 100, and the largest domain has [1-9]\d pairs"):
+        StageGraph(run).build(ignore)
+    assert {path.parent.parent.name for path in own_home.rglob("stage.json")} == {"corpus", "selection"}
+    too_large = replace(run, **dict.fromkeys(changes.keys() - {"sampler"}, 241))
+    (line,) = find_misfits([too_large])
+    assert "_size is 241" in line and "240 pairs" in line
+    with pytest.raises(ValueError, match="241"):
+        check_encoders([too_large])
 
 
 def test_best_weights_need_imported_corpus(own_home: Path, tmp_path: Path) -> None:

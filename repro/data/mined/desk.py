@@ -37,7 +37,7 @@ FUNCTION_RULES = {
 
 
 def build_desk(folder: Path) -> None:
-    """Write train.arrow, suites/desk, suites/desk-validation and report.json, with the same bytes on every machine.
+    """Write train.arrow, suites/desk and suites/desk-validation, the same bytes on every machine, and report.json.
 
     Raises:
         ValueError: if a source is not installed or differs from its manifest.

@@ -146,7 +146,8 @@ def check_copy(name: str, folder: Path) -> None:
     tolerance = 0 if is_exact else source.num_rows / 10
     if abs(num_rows - source.num_rows) > tolerance:
         found = f"{num_rows:,} rows in {len(paths)} files, and {source.num_rows:,} are declared"
-        raise ValueError(f"{name} has {found}: remove other files")
+        remedy = "remove files of other downloads, or fetch it into an empty folder"
+        raise ValueError(f"{name} in {folder} has {found}: {remedy}")
 
 
 def _count_rows(path: Path) -> int | None:
