@@ -299,3 +299,11 @@ def test_all_documents_of_a_beir_folder_are_searched(tmp_path: Path) -> None:
     write_beir_folder(tmp_path / "exam", make_judged(3))
     other = import_source(tmp_path / "c", name="other", evaluate_on=tmp_path / "exam")
     assert len(open_collection(other).documents) == 3 and len(find_corpus("other").read()) == 400
+
+
+def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
+    """The message has the number of pairs that are left, and remedies."""
+    rows = [row | {"domain": "faq" if n < 1000 else "rest"} for n, row in enumerate(make_rows(1099))]
+    import_rows(tmp_path, rows, hold_out=["faq"])
+    with pytest.raises(ValueError, match=r"99 pairs left .* --hold-out"):
+        plan()

@@ -1,5 +1,6 @@
 """Estimates of time and memory follow from arithmetic and from the most similar records."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,14 +8,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from experiments.e04_batch_by_cluster import list_small_batches as list_runs_on_cpu
 from repro.data.own.imported import import_source
 from repro.data.pairs import read_pairs
 from repro.pipeline.corpora import make_corpus_stage
 from repro.planning import cost
-from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_trainings
+from repro.planning.cost import Estimate, RecordedCosts, count_operations, list_missing_trainings, list_trainings
 from repro.planning.pairs import MINED, count_pairs
 from repro.planning.plan import make_plan
 from repro.records.store import Record, list_records, read_records, write_record
@@ -222,3 +225,19 @@ def test_built_corpora_have_counted_pairs() -> None:
     assert counts == {("desk", MINED["desk"])}
     path = make_corpus_stage("planted-tiny").build() / "train.arrow"
     assert len(read_pairs(path)) == MINED["planted-tiny"]
+
+
+def test_checkpoint_replaces_first_phase() -> None:
+    """A second phase that has started needs no first one. Only measure="steps" trains both from the start."""
+    run = base("smoke", num_steps=10, pretraining_corpus="desk", num_pretraining_steps=30)
+    steps, other = replace(run, measure="steps"), replace(run, learning_rate=0.001)
+    own, first = list_trainings(run)
+    assert list_missing_trainings(run) == list_missing_trainings(steps) == (own, first)
+    folder = run_folder(own)
+    folder.mkdir(parents=True)
+    save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": json.dumps({"step": 3})})
+    assert list_missing_trainings(run) == (own,) and list_missing_trainings(steps) == (own, first)
+    plan = make_plan([run, other], NO_RECORDS)
+    assert [planned.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
+    take_lease(folder / "training").release()
+    assert list_missing_trainings(run) == () and list_missing_trainings(steps) == (first,)
