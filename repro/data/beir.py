@@ -84,6 +84,8 @@ class SuiteDataset(NamedTuple):
     rules: CollectionRules | None = None
     part_of: str = ""
     """The dataset that it is a part of, such as CQADupStack for a forum. All parts count once in the suite's mean."""
+    split: str = ""
+    """The split that is read in place of the one of `rules`. Empty if it is that one."""
 
 
 @dataclass(frozen=True)
@@ -162,20 +164,16 @@ def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, CollectionRules]:
 
     The peculiarities of a known name apply only if the content matches them. Raises ValueError as `load_beir`.
     """
+    known = find_rules(dataset.name)
+    rules = dataset.rules or known
+    if dataset.split and dataset.split != rules.split:
+        # The note about a known collection is about its usual split.
+        rules = replace(rules, split=dataset.split, note="" if rules.note == known.note else rules.note)
     if dataset.rules is None:
-        retrieval, rules = load_known_collection(dataset.path, dataset.name, find_rules(dataset.name))
+        retrieval, rules = load_known_collection(dataset.path, dataset.name, rules)
     else:
-        rules = dataset.rules
         retrieval = load_beir(dataset.path, rules.split, lacks_documents=rules.lacks_documents)
     return replace(retrieval, name=dataset.name), note_unjudged_queries(rules, retrieval)
-
-
-def load_split(dataset: SuiteDataset, split: str) -> tuple[Retrieval, CollectionRules]:
-    """Read a split of a dataset. Return it with those peculiarities that match the content."""
-    known = dataset.rules or find_rules(dataset.name)
-    retrieval, rules = load_known_collection(dataset.path, dataset.name, replace(known, split=split))
-    # The note about a known collection is about its usual split.
-    return retrieval, replace(rules, split=split, note=rules.note if split == known.split else "")
 
 
 def load_known_collection(folder: Path, name: str, rules: CollectionRules) -> tuple[Retrieval, CollectionRules]:
@@ -208,9 +206,8 @@ def match_rules(rules: CollectionRules, retrieval: Retrieval) -> CollectionRules
         reason = f"{num_self_judged} queries judge the document of their own id"
     else:
         reason = f"of {len(common_ids)} queries with the id of a document, {num_equal} have its text"
-    return CollectionRules(
-        note=f"named {retrieval.name}, but {reason}: read like any other collection, no hits are removed"
-    )
+    note = f"named {retrieval.name}, but {reason}: read like any other collection, no hits are removed"
+    return CollectionRules(split=rules.split, note=note)
 
 
 def _normalise(text: str) -> str:

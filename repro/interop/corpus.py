@@ -14,21 +14,19 @@ from typing import Any
 from repro.data.beir import (
     DOCUMENT,
     Suite,
-    SuiteDataset,
     check_groups,
     describe_skipped_entries,
     find_collections,
     get_legal_name,
     load_dataset,
     load_known_collection,
-    load_split,
     load_suite,
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
 from repro.data.folders import FORMATS, get_format
 from repro.data.lines import iter_lines
-from repro.data.own.evaluation_folders import choose_split, describe_split
+from repro.data.own.evaluation_folders import choose_split
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
 from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.data.readers import iter_rows
@@ -161,17 +159,7 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
     for line in describe_skipped_entries(folder, suite.datasets):
         progress(line)
     check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
-    return Suite(suite.name, tuple(_apply_split(dataset, split, progress) for dataset in suite.datasets))
-
-
-def _apply_split(dataset: SuiteDataset, asked_split: str, progress: Progress) -> SuiteDataset:
-    """Print which judgements are read, and store the split if it is not the usual one."""
-    split = choose_split(dataset, asked_split)
-    if split != (dataset.rules or find_rules(dataset.name)).split:
-        dataset = dataset._replace(rules=load_split(dataset, split)[1])
-    for line in describe_split(dataset, split):
-        progress(line)
-    return dataset
+    return Suite(suite.name, tuple(each._replace(split=choose_split(each, split)) for each in suite.datasets))
 
 
 def _iter_file(path: Path) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.beir import Retrieval, Suite
+from repro.data.own.evaluation_folders import describe_split
 from repro.data.own.languages import detect_language
 from repro.evaluate.adaptation import WHITENED
 from repro.evaluate.collections import Collection, read_collections
@@ -179,6 +180,8 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     check_options(request, {source: runs.get(source) or opened[source].config for source in models}, sources)
     whole = open_suite(request.suite, progress, request.split)
     collections = read_collections(whole)
+    for line in chain.from_iterable(describe_split(each, each.split) for each in whole.datasets if each.split):
+        progress(line)
     review = review_seen_queries(sources, whole, collections, progress, leave_out=request.leave_out_seen)
     suite = review.suite
     target = folder or get_default_folder(request, whole.name)

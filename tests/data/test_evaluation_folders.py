@@ -1,12 +1,14 @@
 """Evaluation data that a user provides: known collections keep their rules, splits are named, nothing is trained on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from repro.data.beir import Retrieval, get_legal_name, load_beir, write_beir_folder
+from repro.data.beir import Retrieval, get_legal_name, load_beir, write_beir_folder, write_suite
 from repro.data.columns import Columns
+from repro.data.own.evaluation_folders import describe_split
 from repro.data.own.imported import find_imported, import_source
 from repro.data.pairs import read_pairs
 from repro.data.paper.collection_rules import CollectionRules
@@ -56,15 +58,40 @@ def test_splits_are_chosen_and_named(tmp_path: Path, split: str, numbers: range)
     assert {*collection.queries} == {f"question {n}" for n in numbers}
     (note,) = [note for note in corpus.notes if "not read" in note]
     assert ("dev.tsv" in note.partition("not read")[2]) == (split == "")
-    lines: list[str] = []
-    evaluated = read_collections(open_suite(str(folder), lines.append, split))["theirs"]
+    suite = open_suite(str(folder), split=split)
+    evaluated = read_collections(suite)["theirs"]
     assert {*evaluated.retrieval.queries} == {f"question {n}" for n in numbers}
     assert evaluated.provenance["split"] == (split or "test")
-    assert len(lines) == 1 and f"{split or 'test'}.tsv" in lines[0] and "train" not in lines[0]
+    (line,) = describe_split(suite.datasets[0], suite.datasets[0].split)
+    assert f"{split or 'test'}.tsv" in line and "train" not in line
     with pytest.raises(ValueError, match="'train'"):
         import_source(folder, name="other", split="eval")
     with pytest.raises(ValueError, match="cannot be held out"):
         import_source(folder, name="other", hold_out=["x"])
+
+
+def test_declared_split_is_not_replaced(tmp_path: Path) -> None:
+    """An unknown collection without test is scored on dev. That of a known one or of suite.json is refused."""
+    assert read_collections(open_suite(str(write_splits(tmp_path / "x", dev=range(9)))))["x"].rules.split == "dev"
+    known = str(write_splits(tmp_path / "all" / "msmarco", test=range(9)))
+    with pytest.raises(ValueError, match=r"dev\.tsv is missing"):
+        read_collections(open_suite(known))
+    rules = read_collections(open_suite(known, split="test"))["msmarco"].rules
+    assert rules.split == "test" and "dev" not in rules.note
+    write_suite(tmp_path / "all", "all", [("msmarco", "f")], {"msmarco": CollectionRules(split="eval")})
+    with pytest.raises(ValueError, match=r"eval\.tsv is missing"):
+        read_collections(open_suite(str(tmp_path / "all")))
+
+
+def test_other_split_keeps_rules(tmp_path: Path) -> None:
+    """Stored rules hold for any split, whatever the name. A known name that matches no content is noted for each."""
+    write_splits(tmp_path / "quora", dev=range(9), test=range(SIZE))
+    rules = read_collections(open_suite(str(tmp_path / "quora"), split="dev"))["quora"].rules
+    assert rules.split == "dev" and rules.note.startswith("named quora") and not rules.removes_self_hits
+    stored = CollectionRules(removes_self_hits=True, note="ours")
+    write_suite(tmp_path, "ours", [("quora", "f")], {"quora": stored})
+    found = read_collections(open_suite(str(tmp_path), split="dev"))["quora"].rules
+    assert found == replace(stored, split="dev")
 
 
 def test_folders_become_an_evaluation_set(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from repro.data.beir import (
     check_groups,
     describe_skipped_entries,
     find_collections,
-    load_split,
-    note_unjudged_queries,
+    load_dataset,
     write_beir_folder,
     write_suite,
 )
@@ -48,16 +47,19 @@ def read_given(source: Path, split: str = "") -> list[Given]:
 
 
 def _read_collection(dataset: SuiteDataset, asked_split: str) -> Given:
-    retrieval, rules = load_split(dataset, choose_split(dataset, asked_split))
-    rules = note_unjudged_queries(replace(rules, split=CollectionRules().split), retrieval)
-    return dataset._replace(rules=rules), replace(retrieval, name=dataset.name)
+    retrieval, rules = load_dataset(dataset._replace(split=choose_split(dataset, asked_split)))
+    return dataset._replace(rules=replace(rules, split=CollectionRules().split)), retrieval
 
 
 def choose_split(dataset: SuiteDataset, asked_split: str = "") -> str:
-    """Return the split to evaluate on: the asked one, or that of a known collection, test or dev."""
-    splits = list_splits(dataset.path)
-    candidates = ((dataset.rules or find_rules(dataset.name)).split, *TEST_SPLITS)
-    return asked_split or next((split for split in candidates if split in splits), "test")
+    """Return the split to evaluate on: the asked one, or that of stored rules or of a known collection, test or dev.
+
+    A split that stored or known rules declare has no substitute, since its scores would be taken for theirs.
+    """
+    rules, splits = dataset.rules or find_rules(dataset.name), list_splits(dataset.path)
+    is_declared = dataset.rules is not None or rules != CollectionRules()
+    found = [split for split in TEST_SPLITS if split in splits and not is_declared]
+    return asked_split or next(iter(found), rules.split)
 
 
 def describe_split(dataset: SuiteDataset, chosen: str, trained: Sequence[str] = ("train",)) -> list[str]:
