@@ -336,8 +336,7 @@ CLAIMS = (
         *SMALLER,
         "Figure 3",
         PLAIN_IN_RANGE,
-        **fresh.NOW_WITH_DELTA,
-        version=3,
+        **RESTATED | fresh.NOW_WITH_DELTA | {"version": 6},
     ),
     claim_trend(
         "F3.b", "without the filter, larger clusters are better", *LARGER, "Figure 3", UNFILTERED_IN_RANGE, **RESTATED
