@@ -141,7 +141,7 @@ def change_weights(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "load", "message"),
     [
-        (lambda folder: None, Biencoder.from_pretrained, "does not fit its config: 30 missing"),
+        (lambda folder: None, Biencoder.from_pretrained, "holds a contextual model, not a biencoder"),
         (add_config_fields, load_model, r"\['colour', 'num_layer'\]"),
         (change_weights, load_model, r"\['first_stage_model.mlp.2.bias'\] \['more'\] \['\S*mlp.0.bias is "),
         (lambda folder: (folder / "config.json").unlink(), load_model, r"config\.json cannot be read"),
