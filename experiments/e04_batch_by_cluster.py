@@ -336,7 +336,7 @@ CLAIMS = (
         *SMALLER,
         "Figure 3",
         PLAIN_IN_RANGE,
-        **RESTATED | fresh.NOW_WITH_DELTA | {"version": 6},
+        **RESTATED | fresh.ADDED_DELTA | {"version": 6},
     ),
     claim_trend(
         "F3.b", "without the filter, larger clusters are better", *LARGER, "Figure 3", UNFILTERED_IN_RANGE, **RESTATED

@@ -158,7 +158,7 @@ CLAIMS = (
         ANY,
         scales=("desk", "lab", "small", "large"),
         version=2,
-        **fresh.NOW_WITH_DELTA | LATER,
+        **fresh.ADDED_DELTA | LATER,
     ),
 )
 

@@ -16,8 +16,8 @@ RESTATED: dict[str, Any] = STATED | {"version": 2}
 
 TENTH_OF_POINT_PER_DOUBLING = 0.001
 """The δ of a slope: about half a point over the four to six doublings of an axis at desk."""
-NOW_WITH_DELTA: dict[str, Any] = {"delta": TENTH_OF_POINT_PER_DOUBLING, "stated": "2026-11-28"}
-"""Options of a trend that has δ since this day. Its records are older, so it is tentative until other seeds are trained."""
+ADDED_DELTA: dict[str, Any] = {"delta": TENTH_OF_POINT_PER_DOUBLING, "stated": "2026-11-28"}
+"""Metadata of a trend whose δ was added on that day. Its records are older, so it is tentative until new seeds judge it."""
 
 MET_BY_BLIND: dict[str, Any] = {"caveat": "not evidence about context"}
 """Metadata of a claim that a model without context can also meet."""

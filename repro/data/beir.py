@@ -251,10 +251,13 @@ def find_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list
 def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
     """Return a line about skipped entries of a folder of collections. Empty if there are none."""
     skipped = find_skipped_entries(folder, datasets)
+    if not skipped:
+        return []
+    collections, entries = count_noun(len(datasets), "collection"), count_noun(len(skipped), "entry", "entries")
     return [
-        f"{shorten(folder)}: {count_noun(len(datasets), 'collection')} read, {count_noun(len(skipped), 'entry', 'entries')} "
-        f"without a corpus.jsonl or inside another collection skipped: {shorten(', '.join(skipped), 300)}"
-    ] * bool(skipped)
+        f"{shorten(folder)}: {collections} read; {entries} skipped (without a corpus.jsonl, or inside another collection): "
+        f"{shorten(', '.join(skipped), 300)}"
+    ]
 
 
 def _iter_beir(folder: Path, num_levels: int) -> Iterator[Path]:

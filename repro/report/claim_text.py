@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from repro.report.artefacts import judgements
 from repro.report.tables import format_effect, format_in_unit, format_seeds, list_remarks
@@ -71,16 +72,16 @@ def explain_claim(id: str, scale: str) -> list[str]:
 
 
 def _list_same_questions(judged: Judgement) -> Iterator[tuple[str, str]]:
-    """Yield the claims of the same headline that own scales judge: at this one or, if it judges the claim, at larger ones."""
-    is_judged = judged.verdict != "other scale"
-    start = ORDER.index(judged.scale)
-    scales = [name for name in ORDER[start + 1 :] if not get_scale(name).judges_values] if is_judged else [judged.scale]
-    for ids in (
-        headline["claims"] for headline in load_front_page()["headline"] if judged.claim.id in headline["claims"]
-    ):
-        for other in (find_claim(id)[1] for id in ids if id != judged.claim.id):
-            if scale := next((name for name in scales if name in other.scales), ""):
-                yield "see", f"{other.id}, the same at {scale}: repro why {other.id} --scale {scale}"
+    """Yield the claims of the same headline at this scale, if it cannot judge the claim, or else at larger own scales."""
+    scales = [judged.scale]
+    if judged.verdict != "other scale":
+        larger = ORDER[ORDER.index(judged.scale) + 1 :]
+        scales = [name for name in larger if not get_scale(name).judges_values]
+    headlines = [headline["claims"] for headline in load_front_page()["headline"]]
+    for id in chain.from_iterable(ids for ids in headlines if judged.claim.id in ids):
+        scale = next((name for name in scales if name in find_claim(id)[1].scales), "")
+        if scale and id != judged.claim.id:
+            yield "see", f"{id}, the same at {scale}: repro why {id} --scale {scale}"
 
 
 def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> Iterator[tuple[str, str]]:

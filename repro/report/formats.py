@@ -61,7 +61,7 @@ def as_latex(view: View) -> str:
     import pandas
 
     view = view.shown
-    engine = "for lualatex or xelatex, which have letters such as α"
+    engine = "requires lualatex or xelatex if it has letters such as α"
     title, *notes = (f"% {' '.join(text.split())}" for text in (view.title, engine, *view.notes))
     frame = pandas.DataFrame(view.rows, columns=view.header)
     table = frame.to_latex(index=False, escape=True, column_format=view.alignment) if view.header else ""

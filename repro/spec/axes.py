@@ -48,7 +48,7 @@ NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
     "cluster_dimensions": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
     "packing": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
 }
-"""Fields that only some training runs read. Others would be trained twice with the same result."""
+"""Fields that only some training runs read. An axis of such a field leaves all other training runs as they are."""
 EXCLUSIVE_FIELDS = (("num_steps", "num_epochs"), ("num_pretraining_steps", "num_pretraining_epochs"))
 """Pairs of fields of which exactly one has a value."""
 

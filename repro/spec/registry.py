@@ -84,8 +84,8 @@ def artefacts() -> MappingProxyType[str, tuple[Experiment, Table | Figure | Exhi
 @cache
 def find_paper(claim_id: str) -> str:
     """Return the paper of a claim. The default is the paper of this suite."""
-    papers = {claim.id: experiment.paper for experiment in experiments() for claim in experiment.claims}
-    return papers.get(claim_id, MAIN)
+    declaring = (each for each in experiments() if any(claim.id == claim_id for claim in each.claims))
+    return next((each.paper for each in declaring), MAIN)
 
 
 def find_experiment(name: str) -> Experiment:

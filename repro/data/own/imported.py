@@ -11,7 +11,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -134,30 +133,28 @@ def import_source(
         raise ValueError(f"{', '.join(options)}: {source} is read to evaluate on, not for pairs, so leave it out")
     if split and not given:
         raise ValueError(f"--split {split}: there is no BEIR folder to evaluate on")
-    lease = acquire_when_free(
+    with acquire_when_free(
         get_writer_lease(target), lambda owner: progress(f"waiting for {owner}, which imports {name!r}")
-    )
-    with ExitStack() as stack:
-        stack.enter_context(lease)
+    ):
         # again, because another process may have imported it in the meantime
         _check_target(name)
         remove_dead_parts(target, is_leased=True)
-        part = stack.enter_context(atomic_folder(target, must_be_first=True))
-        notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None) if given else []
-        if given:
-            write_given(part / GIVEN_FOLDER, name, given)
-        if trains:
-            # Evaluated texts are known before the import, which drops training rows that share a text with them.
-            judged, folder = list_judged_texts(given), part / IMPORT_FOLDER
-            audit = import_pairs(source, folder, name=name, columns=columns, evaluated=judged, language=language)
-            language = audit.language
-            if not given or (is_beir(source) and evaluate_on is not None):
-                write_documents(source, folder, name=name, columns=columns)
-        else:
-            language = language or detect_language([text for _, each in given for text in each.documents])
-        digest = _compute_digest(list_content_files(part), [RECIPE, language, *sorted(hold_out)])
-        metadata = {"digest": digest, "held_out_domains": hold_out, "recipe": RECIPE, "language": language}
-        write_json(part / CORPUS_FILE, {**metadata, "notes": notes})
+        with atomic_folder(target, must_be_first=True) as part:
+            notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None) if given else []
+            if given:
+                write_given(part / GIVEN_FOLDER, name, given)
+            if trains:
+                # Evaluated texts are known before the import, which drops training rows that share a text with them.
+                judged, folder = list_judged_texts(given), part / IMPORT_FOLDER
+                audit = import_pairs(source, folder, name=name, columns=columns, evaluated=judged, language=language)
+                language = audit.language
+                if not given or (is_beir(source) and evaluate_on is not None):
+                    write_documents(source, folder, name=name, columns=columns)
+            else:
+                language = language or detect_language([text for _, each in given for text in each.documents])
+            digest = _compute_digest(list_content_files(part), [RECIPE, language, *sorted(hold_out)])
+            metadata = {"digest": digest, "held_out_domains": hold_out, "recipe": RECIPE, "language": language}
+            write_json(part / CORPUS_FILE, {**metadata, "notes": notes})
     return find_imported(name)
 
 
