@@ -50,10 +50,7 @@ def score_candidates(measure: Any, candidates: Mapping[str, set[str]], judgement
 
 @pytest.mark.parametrize(
     ("architecture", "protocol", "system"),
-    [
-        ("contextual", "rerank", "minilm-words"),
-        ("surrogate", "rerank-bm25", "bm25"),
-    ],
+    [("contextual", "rerank", "minilm-words"), ("surrogate", "rerank-bm25", "bm25")],
 )
 def test_reranking_ranks_candidates_only(architecture: str, protocol: str, system: str) -> None:
     run = replace(RERANKED, architecture=architecture, protocol=protocol, num_steps=3)

@@ -12,14 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from repro.analyses import (
-    Measured,
-    batches,
-    disagreement,
-    headroom,
-    retrieval,
-    whitening,
-)
+from repro.analyses import Measured, batches, disagreement, headroom, retrieval, whitening
 from repro.analyses import corpora as corpora_module
 from repro.analyses import pairs as pairs_module
 from repro.analyses.contexts import measure_cross, measure_spread

@@ -45,8 +45,7 @@ def test_hardest_negatives_match_brute_force() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"filter": "none"}, {"filter": "random"}, {"filter_margin": -0.1}, {"num_hard_negatives": 2}],
+    "changes", [{}, {"filter": "none"}, {"filter": "random"}, {"filter_margin": -0.1}, {"num_hard_negatives": 2}]
 )
 def test_removed_texts_are_those_masked(changes: dict[str, object]) -> None:
     run = replace(RUN, **changes)

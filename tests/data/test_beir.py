@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
-from repro.data.beir import (
-    Retrieval,
-    SuiteDataset,
-    load_beir,
-    load_dataset,
-    load_suite,
-    write_beir_folder,
-    write_suite,
-)
+from repro.data.beir import Retrieval, SuiteDataset, load_beir, load_dataset, load_suite, write_beir_folder, write_suite
 from repro.data.paper.collection_rules import CollectionRules
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import evaluate_bm25

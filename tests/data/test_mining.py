@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from repro.data.beir import load_beir, load_suite
-from repro.data.mined import desk, mining
+from repro.data.mined import desk, mining, sources
+from repro.data.mined.manifests import WHEELS, WIDE_FOLDER, read_manifest
+from repro.data.mined.mining import ADDED, MINERS
 from repro.data.mined.sources import docstrings
+from repro.data.mined.splits import ADDED_SOURCES, get_split
+from repro.data.mined.wheels import PINS
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import keep_words, strip_html
 
@@ -122,3 +126,20 @@ def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> Non
     mined = mining.mine("fake")
     assert [row.id for row in mined.rows] == ["a", "a#2", "c"]
     assert mined.removed == {"too_short_or_long": 2, "repeated_pair": 1}
+
+
+def test_small_domains_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MIN_ROWS_PER_DOMAIN", 2)
+    rows = [Row(str(n), "q", "d", domain, "homes") for n, domain in enumerate(("homes.a", "homes.b", "homes.a"))]
+    assert [row.domain for row in sources.merge_small_domains(rows)] == ["homes.a", "homes.others", "homes.a"]
+
+
+def test_added_sources_are_declared_and_pinned() -> None:
+    """Whoever builds `wide` compares the rows of these sources with their manifests."""
+    assert tuple(ADDED) == ADDED_SOURCES and not set(ADDED) & set(MINERS)
+    for source in ADDED:
+        (wheel,), (manifest,) = WHEELS[source], read_manifest(source, WIDE_FOLDER)
+        pin = PINS[wheel]
+        assert (manifest.wheel, manifest.version, manifest.licence) == (wheel, pin.version, pin.licence)
+        assert get_split(source, f"{source}.others") == "train"
+    assert get_split("commands", "commands.netappfiles") == "unused", "modules of this vendor are evaluated"

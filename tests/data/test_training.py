@@ -7,12 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repro.data.beir import Retrieval
-from repro.data.filters import (
-    EvaluatedTexts,
-    SeenKeys,
-    drop_evaluated_rows,
-    drop_repeated_pairs,
-)
+from repro.data.filters import EvaluatedTexts, SeenKeys, drop_evaluated_rows, drop_repeated_pairs
 from repro.data.mined.views import iter_views
 from repro.data.pairs import Row
 

@@ -91,10 +91,7 @@ def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> Non
     usual = write_debates(tmp_path, "debates", COUNTERS, extra=extras[1])
     suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
     inputs = make_inputs(base("desk", architecture="contextual", num_contexts=2), suite=suite)
-    measured, expected = (
-        measure_cross(inputs, encoder, tmp_path),
-        evaluate_suite(Mirror(), suite, num_contexts=2),
-    )
+    measured, expected = (measure_cross(inputs, encoder, tmp_path), evaluate_suite(Mirror(), suite, num_contexts=2))
     for test in (name, "debates"):
         assert measured.metrics[f"cross/{test}/{test}/ndcg_at_10"] == expected.metrics[f"desk/{test}/ndcg_at_10"]
     assert measured.provenance["datasets"] == expected.provenance["datasets"]

@@ -54,10 +54,7 @@ def test_killed_evaluation_resumes(suite: Suite, tmp_path: Path) -> None:
     assert [(event.dataset, event.was_cached) for event in events] == [("ants", True), ("bees", False), ("oaks", False)]
 
 
-DAMAGE: dict[str, Callable[[str], str]] = {
-    "damaged": lambda text: text[:40],
-    "a list": lambda text: "[]",
-}
+DAMAGE: dict[str, Callable[[str], str]] = {"damaged": lambda text: text[:40], "a list": lambda text: "[]"}
 
 
 @pytest.mark.parametrize("change", ["seed", "num_contexts", "model", "text", "run", *DAMAGE])

@@ -11,9 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from repro.batches.cluster import Clusters
 from repro.batches.sampler import BatchSampler
-from repro.interop.sentence_transformers_folder import (
-    export_sentence_transformers,
-)
+from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.interop.stock_trainer import make_cluster_batch_sampler
 from tests.interop.small import CLOSE, CORPUS, TEXTS, make_model, open_folder
 

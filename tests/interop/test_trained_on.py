@@ -61,10 +61,7 @@ def evaluate(model: str, *words: str, suite: str = "zoo") -> dict[str, Any]:
 
 def test_trained_queries_are_counted(run: str, tmp_path: Path) -> None:
     """A run and its exports count the same queries, regardless of case. Stock fine-tuning loses the file."""
-    expected = {
-        "known": {"num_queries": 2, "num_seen_queries": 2},
-        "mixed": {"num_queries": 14, "num_seen_queries": 9},
-    }
+    expected = {"known": {"num_queries": 2, "num_seen_queries": 2}, "mixed": {"num_queries": 14, "num_seen_queries": 9}}
     exported, tuned = (str(tmp_path / name) for name in ("exported", "tuned"))
     run_command("export", run, exported)
     SentenceTransformer(exported, device="cpu").save_pretrained(tuned, create_model_card=False)

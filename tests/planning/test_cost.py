@@ -25,7 +25,6 @@ from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records, run_folder
 from repro.text import GIB
-from repro.train.performance import Switches, estimate_first_stage_bytes, estimate_second_stage_bytes
 from tests.data.files import write_rows
 from tests.leases import take_lease
 
@@ -107,17 +106,6 @@ def test_context_costs_tokens_and_first_stage() -> None:
 )
 def test_epochs_count_selected_pairs(run: Run, num_pairs: int) -> None:
     assert count_operations(run).num_pairs == pytest.approx(num_pairs, rel=0.001)
-
-
-def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without chunks, memory beyond the weights is that of 1/24 of texts and contexts, rounded up."""
-    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
-    run = base("large", architecture="contextual")
-    planned = estimate(run, [], kind="gpu", num_devices=24)
-    texts = -(-1024 // 24) * estimate_second_stage_bytes(run, Switches())
-    contexts = 22 * estimate_first_stage_bytes(run, Switches())
-    weights = cost.BASE_MEMORY_BYTES + cost.BYTES_PER_WEIGHT * cost.count_weights(run)
-    assert planned.memory_bytes == pytest.approx(weights + texts + contexts)
 
 
 @pytest.mark.parametrize("num_devices", [1, 8])

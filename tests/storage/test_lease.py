@@ -20,14 +20,7 @@ import pytest
 
 import repro.storage.lease
 from repro.storage.files import write_json
-from repro.storage.lease import (
-    DONE,
-    EXIT_LOST,
-    Owner,
-    acquire,
-    get_last_owner,
-    has_succeeded,
-)
+from repro.storage.lease import DONE, EXIT_LOST, Owner, acquire, get_last_owner, has_succeeded
 from repro.storage.stages import Stage
 from tests.leases import find_owner, take_lease
 

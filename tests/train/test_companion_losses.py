@@ -6,10 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sentence_transformers.sentence_transformer.losses import (
-    MatryoshkaLoss,
-    MultipleNegativesRankingLoss,
-)
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 from torch import Tensor, nn
 
 from repro.analyses import training

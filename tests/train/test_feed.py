@@ -11,15 +11,7 @@ import pytest
 
 from repro.model.modeling_cde import draw_batch_context
 from repro.model.texts import Texts
-from repro.train.feed import (
-    Batch,
-    Feed,
-    Filtered,
-    TrainData,
-    feed_batch,
-    iter_step_feeds,
-    step_batches,
-)
+from repro.train.feed import Batch, Feed, Filtered, TrainData, feed_batch, iter_step_feeds, step_batches
 from tests.train.fixtures import make_small_data
 
 

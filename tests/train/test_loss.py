@@ -118,8 +118,7 @@ SHAPES = [{"backbone": kind, "architecture": name} for kind in KINDS for name in
 
 @pytest.mark.parametrize("shape", [*SHAPES, {"tokens_per_document": 2}, {"tokens_per_document": 3}], ids=str)
 @pytest.mark.parametrize(
-    ("num_texts", "num_contexts", "piece"),
-    [(3, 6, 2), (1, 1, 1), (1000, 2, 100), (1000, 1000, 4)],
+    ("num_texts", "num_contexts", "piece"), [(3, 6, 2), (1, 1, 1), (1000, 2, 100), (1000, 1000, 4)]
 )
 def test_equals_plain_autograd(shape: dict[str, Any], num_texts: int, num_contexts: int, piece: int) -> None:
     model = build_small_model(sequence_dropout=0.0, **shape).double().train()
