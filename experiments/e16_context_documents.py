@@ -182,9 +182,8 @@ FIGURE_7 = Figure(
     caption=(
         "Each searched domain (row) with context documents of each domain (column). The diagonal, in bold, shows "
         "NDCG@10 with in-corpus context. Other cells show the difference from the diagonal in points, which is "
-        "positive if the other context is better. All are means over n seeds. Right: a dot is the mean over the other "
-        "contexts minus in-corpus context, with the 95 % interval over n seeds. The last row is the mean over domains."
-        " At our scales, ten evaluation sets replace the paper's Stack Exchange forums. The paper's caption and text "
+        "positive if the other context is better. All are means over n seeds. `figure7_means` has the means over all "
+        "domains. At our scales, ten evaluation sets replace the paper's Stack Exchange forums. The paper's caption and text "
         "disagree about which axis holds the input. Here the context is on x."
     ),
     kind="crossed",
@@ -201,8 +200,8 @@ FIGURE_7 = Figure(
 CROSSED_MEANS = Table(
     name="figure7_means",
     caption=(
-        "NDCG@10 with context documents of the searched corpus and of others, as means over all queries (the last row "
-        "of the figure is a mean over domains), and the share of domains that score higher with another context."
+        "NDCG@10 with context documents of the searched corpus and of others, as means over all queries, and the "
+        "share of domains that score higher with another context."
     ),
     columns=(
         Column(label="in-corpus context", value="cross/own/ndcg_at_10", factor=100, decimals=2),

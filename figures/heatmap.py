@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
 from figures.intervals import MIN_SEEDS_FOR_INTERVAL, compute_intervals, format_counts
-from figures.style import INK, format_fixed, format_value, label_values, sort_values
-from figures.theme import ON_COLOUR
+from figures.style import format_fixed, format_value, label_values, sort_values
 
 COLOURS = "YlGnBu"  # its lightness falls evenly, so the order of cells survives in grey
-CONTRAST_THRESHOLD = 0.179
-"""Luminance at which black and white text have the same contrast (WCAG)."""
+FRAME = "#d95f02"
 
 
 def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cell: str, group: str) -> str:
     """Draw one panel for each value of `group`, on one colour scale. Return a description of the numbers.
 
-    The best of a row is framed if it is clear of the second best. A cell without a value has a dash. Numbers increase
+    The best of a row is framed if it is clear of the second best. A cell without a value is empty. Numbers increase
     upwards, and words run down in the order of the data.
     """
     columns, rows = sort_values(frame[x]), sort_values(frame[y])
-    if rows and isinstance(rows[0], str):
-        rows = rows[::-1]
     clear_flags: list[bool] = []
     span = (float(frame[cell].min()), float(frame[cell].max()))
     for axes, name in zip(panels, dict.fromkeys(frame[group]), strict=True):
@@ -36,8 +33,14 @@ def draw_heatmap(frame: pd.DataFrame, panels: list[Axes], *, x: str, y: str, cel
         by_seed = members.pivot_table(index=[y, "seed"], columns=x, values=cell, aggfunc="mean")
         values = by_seed.groupby(level=0).mean().reindex(rows, axis=0).reindex(columns, axis=1)
         best_of = {row: _find_clear_best(by_seed.loc[row]) for row in by_seed.index.unique(level=0)}
-        framed = {(rows.index(row), columns.index(best)) for row, best in best_of.items() if best is not None}
-        mesh = _draw_panel(values, axes, span, framed)
+        framed = [(columns.index(best), rows.index(row)) for row, best in best_of.items() if best is not None]
+        mesh = draw_cells(values, axes, _get_decimals(span), cmap=COLOURS, vmin=span[0], vmax=span[1])
+        for column, row in framed:
+            axes.add_patch(
+                Rectangle((column + 0.06, row + 0.06), 0.88, 0.88, fill=False, edgecolor=FRAME, linewidth=1.6)
+            )
+        if not isinstance(rows[0], str):
+            axes.invert_yaxis()
         clear_flags += [best_of[row] is not None for row in values.dropna(how="all").index]
         axes.set_title(str(name))
     panels[0].figure.colorbar(mesh, ax=panels, label=cell)
@@ -70,39 +73,15 @@ def _find_clear_best(scores: pd.DataFrame) -> Hashable | None:
     return ranked[0] if interval["low"] > 0 else None
 
 
-def _draw_panel(
-    values: pd.DataFrame, axes: Axes, span: tuple[float, float], framed: Collection[tuple[int, int]]
-) -> QuadMesh:
-    masked = np.ma.masked_invalid(values.to_numpy(float))
-    mesh = axes.pcolormesh(masked, cmap=COLOURS, vmin=span[0], vmax=span[1])
-    for (row, column), value in np.ndenumerate(values.to_numpy(float)):
-        colour = INK if np.isnan(value) else choose_ink(mesh.to_rgba(value))
-        write_cell(axes, row, column, format_fixed(value, _get_decimals(span)), colour)
-        if (row, column) in framed:
-            axes.add_patch(
-                Rectangle((column + 0.06, row + 0.06), 0.88, 0.88, fill=False, edgecolor=colour, linewidth=1.6)
-            )
+def draw_cells(values: pd.DataFrame, axes: Axes, decimals: int, sign: str = "", **colours: Any) -> QuadMesh:
+    """Draw a table of numbers as coloured cells, the first row at the top. A missing value leaves its cell empty."""
+    texts = values.map(lambda value: format_fixed(value, decimals, sign))
+    sns.heatmap(values, annot=texts, fmt="", annot_kws={"fontsize": "small"}, cbar=False, ax=axes, **colours)
     label_values(axes, list(values.columns), [column + 0.5 for column in range(values.shape[1])])
-    axes.set_yticks(np.arange(len(values)) + 0.5, [format_value(value) for value in values.index])
-    axes.grid(False)
+    axes.set_yticks(np.arange(len(values)) + 0.5, [format_value(value) for value in values.index], rotation=0)
+    axes.set(xlabel="", ylabel="")
+    mesh: QuadMesh = axes.collections[0]
     return mesh
-
-
-def write_cell(axes: Axes, row: int, column: int, text: str, colour: str, weight: str = "normal") -> None:
-    """Write a text in the middle of a cell."""
-    style: dict[str, Any] = {"color": colour, "fontsize": "small", "fontweight": weight}
-    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", **style)
-
-
-def choose_ink(cell: Sequence[float] | np.ndarray) -> str:
-    """Return the colour of text that is readable on a cell of this colour."""
-    return ON_COLOUR if luminance(cell) > CONTRAST_THRESHOLD else "white"
-
-
-def luminance(colour: Sequence[float] | np.ndarray) -> float:
-    """Return the relative luminance of an sRGB colour (WCAG 2), 0 to 1."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def _get_decimals(span: tuple[float, float]) -> int:

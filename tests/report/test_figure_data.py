@@ -154,7 +154,7 @@ FIGURES = [artefact for _, artefact in artefacts().values() if isinstance(artefa
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_figures_have_title_and_caption(figure: Figure) -> None:
     assert figure.title and figure.name != figure.title and not re.search(r"(figure|table)\d", figure.title)
-    has_interval = figure.kind in ("lines", "dots", "crossed")
+    has_interval = figure.kind in ("lines", "dots")
     is_described = "95 %" in figure.caption and " n " in figure.caption
     assert not has_interval or is_described, "the caption states the interval ('95 %') and the number of seeds (' n ')"
 
