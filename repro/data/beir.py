@@ -236,30 +236,6 @@ def find_collections(folder: Path) -> list[SuiteDataset]:
     return datasets
 
 
-def find_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
-    """Return the files and folders in a folder of collections that are not among the `datasets`.
-
-    These are entries without a collection, and collections inside the folder of another one.
-    """
-    used = {path for dataset in datasets for path in (dataset.path, *dataset.path.parents)}
-    parents = {path.parent for path in used if path.is_relative_to(folder) and path != folder}
-    entries = {path for parent in parents for path in list_entries(parent)} - used - {folder / "suite.json"}
-    nested = {path for dataset in datasets for path in _iter_beir(dataset.path, MAX_LEVELS)}
-    return sorted(str(path.relative_to(folder)) for path in entries | nested)
-
-
-def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
-    """Return a line about skipped entries of a folder of collections. Empty if there are none."""
-    skipped = find_skipped_entries(folder, datasets)
-    if not skipped:
-        return []
-    collections, entries = count_noun(len(datasets), "collection"), count_noun(len(skipped), "entry", "entries")
-    return [
-        f"{shorten(folder)}: {collections} read; {entries} skipped (without a corpus.jsonl, or inside another collection): "
-        f"{shorten(', '.join(skipped), 300)}"
-    ]
-
-
 def _iter_beir(folder: Path, num_levels: int) -> Iterator[Path]:
     """Yield the BEIR folders below a folder, at most `num_levels` deep."""
     for path in list_entries(folder):

@@ -33,7 +33,7 @@ from repro.evaluate.adaptation import (
 )
 from repro.interop.arguments import check_target, to_device
 from repro.interop.card import INSTALL_STOCK, render_card
-from repro.interop.corpus import Corpus, Progress, describe_column_choice, find_corpus
+from repro.interop.corpus import Corpus, Progress, read_corpus
 from repro.interop.exporting import list_opening_code, write_folder
 from repro.interop.opening import find_named_run, open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, save_stock_modules
@@ -57,7 +57,7 @@ def adapt_model(source: str, corpus: str, folder: Path, *, progress: Progress = 
     run = find_named_run(source)
     if run is not None and run.architecture == "contextual":
         raise ValueError(_explain_contextual(source, source))
-    found = find_corpus(corpus, progress)
+    found = read_corpus(corpus, progress)
     texts = read_distinct_documents(found, progress)
     model = open_stock(source, progress)
     adapted = append_map(model, fit_whitening_map(model, texts, found.document_role))
@@ -74,7 +74,7 @@ def adapt_model(source: str, corpus: str, folder: Path, *, progress: Progress = 
     write_folder(folder, lambda part: save_stock_modules(adapted, part), card, find_training_run(source))
     small_sample = describe_small_sample(len(texts))
     # a file of documents has no queries, so the user has to name a suite
-    suite = "SUITE" if found.kind == "file" else shlex.quote(corpus)
+    suite = "SUITE" if found.is_file else shlex.quote(corpus)
     return [
         *([] if small_sample is None else [small_sample]),
         f"wrote {folder} (shrinkage {DEFAULT_SHRINKAGE:g}); open it with",
@@ -93,14 +93,8 @@ UPDATE_NOTE = (
 
 
 def read_distinct_documents(corpus: Corpus, progress: Progress = print) -> list[str]:
-    """Return the distinct documents of a corpus, and print what was skipped.
-
-    Raises:
-        ValueError: if no column holds documents, or if all texts are empty.
-    """
-    texts = list(corpus.read().values())
-    for line in describe_column_choice(corpus):
-        progress(line)
+    """Return the distinct documents of a corpus, and print what was skipped. ValueError if all texts are empty."""
+    texts = list(corpus.documents.values())
     distinct = [texts[row] for row in list_distinct_rows(texts)]
     if not distinct:
         raise ValueError(f"corpus {corpus.name} has no document that is not empty")

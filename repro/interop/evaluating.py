@@ -46,12 +46,11 @@ from repro.interop.comparison import (
     make_measures_view,
     make_scores_view,
 )
-from repro.interop.corpus import Progress, open_suite
+from repro.interop.corpus import Progress, find_wrong_source, open_suite
 from repro.interop.opening import Opened, check_revision, find_bm25_run, find_named_run, is_hub_id, open_model
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import find_training_run, review_seen_queries
-from repro.interop.wrong_corpus import check_wrong_from, find_wrong_source
 from repro.model.progress import make_encoding_reporter
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.report.query_scores import QueryScores
@@ -164,7 +163,8 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     # What can be refused without opening a model is refused first.
     check_language(request.language or ENGLISH)
     check_device(request.device)
-    check_wrong_from(request.wrong_from, (*request.contexts, *request.whiten))
+    if request.wrong_from is not None and "wrong" not in (*request.contexts, *request.whiten):
+        raise ValueError(f"--wrong-from {request.wrong_from}: add --context wrong, which is not evaluated")
     sources = [request.model] if request.compare_with is None else [request.model, request.compare_with]
     check_revision(request.revision, sources)
     _check_stemmed_language(request.language, sources)

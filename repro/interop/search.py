@@ -12,7 +12,7 @@ from repro.batches.surrogate import check_vectors
 from repro.data.beir import Retrieval
 from repro.evaluate.contexts import draw_context
 from repro.interop.arguments import is_blind, to_device
-from repro.interop.corpus import Progress, describe_column_choice, find_corpus
+from repro.interop.corpus import Progress, read_corpus
 from repro.interop.opening import open_model
 from repro.model.progress import make_encoding_reporter
 
@@ -45,13 +45,10 @@ def search(
     Raises:
         ValueError: if the model or the corpus does not exist, or if a vector is not finite.
     """
-    searched = find_corpus(corpus, progress)
-    documents = searched.read()
-    for line in describe_column_choice(searched):
-        progress(line)
+    searched = read_corpus(corpus, progress)
     opened = open_model(model, progress=progress)
     to_device(opened.model)
-    ids, texts = list(documents), list(documents.values())
+    ids, texts = list(searched.documents), list(searched.documents.values())
     if opened.num_contexts:
         source = Retrieval(searched.name, tuple(ids), tuple(texts), (), (), {})
         kind = "null" if is_blind(opened.config) else "own"

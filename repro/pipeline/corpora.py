@@ -15,7 +15,7 @@ import numpy as np
 
 from repro.data.beir import Suite, load_suite
 from repro.data.external import find_corpus_of_suite, find_external_stage, list_external_corpora, list_external_suites
-from repro.data.mined.manifests import FUNCTIONS_FOLDER, MANIFEST_FOLDER, MANY_FOLDER, WIDE_FOLDER
+from repro.data.mined.mining import FUNCTIONS_FOLDER, MANIFEST_FOLDER, MANY_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import read_pairs
 from repro.data.paper.local_copies import list_source_names

@@ -11,7 +11,6 @@ import pytest
 
 from repro.data.beir import Retrieval, load_beir, load_suite
 from repro.data.mined import desk, mining
-from repro.data.mined.manifests import verify_manifests
 from repro.data.mined.splits import get_split
 from repro.data.pairs import Pairs, read_pairs
 from repro.data.wording import keep_words
@@ -88,9 +87,9 @@ def test_evaluated_texts_are_distinct(suites: dict[str, list[Retrieval]]) -> Non
 def test_moved_source_is_refused() -> None:
     mined = mining.mine("diagnoses")
     moved = mined._replace(rows=mined.rows[1:])
-    verify_manifests([mined])
+    mining.verify_manifests([mined])
     with pytest.raises(ValueError, match="diagnoses: simple-icd-10-cm "):
-        verify_manifests([moved])
+        mining.verify_manifests([moved])
 
 
 def test_suite_is_that_of_published_records(suites: dict[str, list[Retrieval]]) -> None:

@@ -20,7 +20,7 @@ from repro.data.own import imported
 from repro.data.own.imported import ImportedCorpus, find_imported, import_source, list_imported_corpora
 from repro.data.pairs import read_pairs
 from repro.execute import execute
-from repro.interop.corpus import find_corpus
+from repro.interop.corpus import read_corpus
 from repro.pipeline.corpora import check_available, describe_corpus, load_run_suite, make_corpus_stage
 from repro.pipeline.inputs import Inputs
 from repro.planning.imported import Planned, plan_imported
@@ -96,9 +96,9 @@ def test_other_content_is_another_corpus(tmp_path: Path) -> None:
     assert len(names) == 4
     shutil.rmtree(first.folder)
     assert import_rows(tmp_path).corpus == first.corpus and make_corpus_stage(first.corpus).path == folder
-    assert find_corpus(first.corpus) == find_corpus("mine") and find_corpus("mine").name == "mine"
+    assert read_corpus(first.corpus) == read_corpus("mine") and read_corpus("mine").name == "mine"
     with pytest.raises(ValueError, match="has other text"):
-        find_corpus("mine@01234567")
+        read_corpus("mine@01234567")
 
 
 @pytest.mark.parametrize("field", ["corpus", "suite"])
@@ -237,7 +237,9 @@ def test_negatives_and_low_rows_are_searched(tmp_path: Path) -> None:
     assert len(collection.documents) == 4 * 300
     for kind in ("bad", "poor", "alone"):
         assert sum(text.startswith(kind) for text in collection.documents) == 300
-    assert {*find_corpus("mine").read().values()} >= {text for text in collection.documents if not text.startswith("p")}
+    assert {*read_corpus("mine").documents.values()} >= {
+        text for text in collection.documents if not text.startswith("p")
+    }
 
 
 def test_one_identity_of_a_query(tmp_path: Path) -> None:
@@ -283,7 +285,7 @@ def test_given_ids_do_not_replace_documents(tmp_path: Path) -> None:
     exam = tmp_path / "exam"
     write_beir_folder(exam, Retrieval("exam", ("pair-1",), ("text",), ("q",), ("ask",), {"q": {"pair-1": 1}}))
     import_rows(tmp_path, evaluate_on=exam)
-    documents = find_corpus("mine").read()
+    documents = read_corpus("mine").documents
     assert len(documents) == 401 and documents["evaluation-pair-1"] == "text"
 
 
@@ -293,12 +295,12 @@ def test_all_documents_of_a_beir_folder_are_searched(tmp_path: Path) -> None:
     with (tmp_path / "c" / "corpus.jsonl").open("a") as file:
         file.writelines(f'{{"_id": "x{n}", "text": "unjudged text {n}"}}\n' for n in range(100))
     corpus = import_source(tmp_path / "c", name="mine")
-    assert len(open_collection(corpus).documents) == len(find_corpus("mine").read()) == 400
+    assert len(open_collection(corpus).documents) == len(read_corpus("mine").documents) == 400
     assert corpus.found.num_kept == 300
     # given queries search the documents that were given with them
     write_beir_folder(tmp_path / "exam", make_judged(3))
     other = import_source(tmp_path / "c", name="other", evaluate_on=tmp_path / "exam")
-    assert len(open_collection(other).documents) == 3 and len(find_corpus("other").read()) == 400
+    assert len(open_collection(other).documents) == 3 and len(read_corpus("other").documents) == 400
 
 
 def test_too_few_pairs_are_refused(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ import pytest
 
 from repro.data.beir import load_suite
 from repro.data.mined import many
-from repro.data.mined.manifests import MANY_FOLDER
 from repro.data.mined.many import Package, build_many, mine_wheel, read_packages
-from repro.data.mined.mining import hash_rows
+from repro.data.mined.mining import MANY_FOLDER, hash_rows
 from repro.data.mined.splits import Split
 from repro.data.pairs import read_pairs
 from repro.data.wording import keep_words

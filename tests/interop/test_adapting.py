@@ -14,7 +14,7 @@ from repro.data.beir import Retrieval, find_collections, write_beir_folder
 from repro.data.own.imported import import_source
 from repro.evaluate.adaptation import DEFAULT_SHRINKAGE, Moments, make_whitening_map, normalize
 from repro.interop.adapting import adapt_model, append_map, fit_whitening_map, read_distinct_documents
-from repro.interop.corpus import find_corpus
+from repro.interop.corpus import read_corpus
 from repro.interop.sentence_transformers_folder import (
     as_sentence_transformer,
     export_sentence_transformers,
@@ -114,19 +114,19 @@ def test_documents_are_distinct(tmp_path: Path) -> None:
     rows = ["ID,title,passage,text", "a,Rain,no,falls", "b,,no,snow", "c,,no, ", "d,,no,snow"]
     path = write_lines(tmp_path / "corpus.csv", rows)
     lines: list[str] = []
-    assert read_distinct_documents(find_corpus(str(path)), lines.append) == ["Rain falls", "snow"]
+    assert read_distinct_documents(read_corpus(str(path), lines.append), lines.append) == ["Rain falls", "snow"]
     assert "'text'" in lines[0] and "['passage']" in lines[0] and "1 empty, 1 repeated" in lines[1]
-    assert find_corpus(str(path)).read() == {"a": "Rain falls", "b": "snow", "c": "", "d": "snow"}
+    assert read_corpus(str(path)).documents == {"a": "Rain falls", "b": "snow", "c": "", "d": "snow"}
     write_lines(path, [*rows, "d,,no,twice"])
     with pytest.raises(ValueError, match=r"corpus\.csv, line 6"):
-        find_corpus(str(path)).read()
+        read_corpus(str(path))
 
 
 def test_folders_are_named_as_in_evaluate(tmp_path: Path) -> None:
     """`search` and `evaluate` draw a context by the name of the collection, so both must use the same one."""
     folder = tmp_path / "My things"
     write_beir_folder(folder, Retrieval("things", ("a",), ("rain",), ("q",), ("rain",), {"q": {"a": 1}}))
-    assert find_corpus(str(folder)).name == find_collections(folder)[0].name == "My-things"
+    assert read_corpus(str(folder)).name == find_collections(folder)[0].name == "My-things"
 
 
 def test_role_of_questions_follows_the_content(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_role_of_questions_follows_the_content(tmp_path: Path) -> None:
     write_beir_folder(folder, Retrieval("quora", ("a", "b"), documents, ("a",), documents[:1], {"a": {"b": 1}}))
     import_source(folder, name="asked")
     # the peculiarities of an imported collection are stored with it
-    assert find_corpus("asked").document_role == find_corpus(str(folder)).document_role == "query"
+    assert read_corpus("asked").document_role == read_corpus(str(folder)).document_role == "query"
     (folder / "queries.jsonl").unlink()
-    assert find_corpus(str(folder)).document_role == "document"
+    assert read_corpus(str(folder)).document_role == "document"
 
 
 def test_equal_texts_are_one_document(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_equal_texts_are_one_document(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "document": f"caf\u00e9 number {n}"} for n in range(200)]
     rows += [{"query": f"ask {n}", "document": f"cafe\u0301  number {n} \n"} for n in range(200)]
     import_source(write_rows(tmp_path / "x.jsonl", rows), name="twice")
-    assert len(find_corpus("twice").read()) == 200
+    assert len(read_corpus("twice").documents) == 200
 
 
 def test_text_without_a_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def here(folder: Path, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """The folder as the current one. Results are cached for the whole file."""
     monkeypatch.chdir(folder)
     # The default, `desk`, takes a minute to mine.
-    monkeypatch.setattr("repro.interop.wrong_corpus.DEFAULT_SUITE", "zoo")
+    monkeypatch.setattr("repro.interop.corpus.DEFAULT_SUITE", "zoo")
     return folder
 
 

@@ -14,7 +14,6 @@ from repro.data.filters import (
     drop_repeated_documents,
     drop_repeated_pairs,
 )
-from repro.data.mined.manifests import FUNCTIONS_FOLDER, WIDE_FOLDER, verify_manifests
 from repro.data.mined.mining import (
     MAX_DOCUMENT_WORDS,
     Mined,
@@ -42,7 +41,7 @@ def build_desk(folder: Path) -> None:
     Raises:
         ValueError: if a source is not installed or differs from its manifest.
     """
-    mined = _mine_desk()
+    mined = mine_all()
     suites = build_suites(mined)
     _write_suites(folder / "suites", suites)
     _write_training_pairs(folder, mined, suites)
@@ -50,7 +49,7 @@ def build_desk(folder: Path) -> None:
 
 def build_views(folder: Path) -> None:
     """Write train.arrow with all views of the training text, and report.json. The suites are those of `desk`."""
-    mined = _mine_desk()
+    mined = mine_all()
     suites = build_suites(mined)
     removed: Counter[str] = Counter()
     evaluated = _collect_evaluated_texts(suites)
@@ -67,7 +66,7 @@ def build_wide(folder: Path) -> None:
 
     The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
-    added, mined = _mine_added(), _mine_desk()
+    added, mined = mine_added_sources(), mine_all()
     _write_training_pairs(folder, [*mined, *added], build_suites(mined))
 
 
@@ -77,7 +76,7 @@ def build_others(folder: Path) -> None:
     None of its text is in the training text of `desk`, so it measures the cost of fine-tuning on `desk` elsewhere.
     Raises ValueError if a wheel cannot be fetched.
     """
-    added = _mine_added()
+    added = mine_added_sources()
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, _group_by_domain(added), EvaluatedTexts())}
     _write_suites(folder / "suites", suites)
     _write_training_pairs(folder, added, suites)
@@ -90,7 +89,6 @@ def build_functions(folder: Path) -> None:
     a thousand of them. Raises ValueError as `build_desk`.
     """
     mined = mine_functions()
-    verify_manifests([mined], FUNCTIONS_FOLDER)
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in mined.rows:
         rows[get_split(docstrings.SOURCE, row.domain)].append(row)
@@ -104,20 +102,6 @@ def build_functions(folder: Path) -> None:
     evaluated = _collect_evaluated_texts(suites)
     fresh = drop_repeated_documents(drop_evaluated_rows(rows["train"], evaluated, removed), removed)
     _write_rows(folder, [mined], suites, fresh, removed)
-
-
-def _mine_desk() -> list[Mined]:
-    """Return the sources of `desk`. Raises ValueError if one is not installed or differs from its manifest."""
-    mined = mine_all()
-    verify_manifests(mined)
-    return mined
-
-
-def _mine_added() -> list[Mined]:
-    """Return the additional sources. Raises ValueError if a wheel cannot be fetched."""
-    added = mine_added_sources()
-    verify_manifests(added, WIDE_FOLDER)
-    return added
 
 
 Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]

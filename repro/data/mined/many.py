@@ -21,8 +21,7 @@ from zipfile import ZipFile
 
 from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import EvaluatedTexts, drop_evaluated_rows, drop_repeated_documents
-from repro.data.mined.manifests import MANY_FOLDER
-from repro.data.mined.mining import cut_document, hash_rows, mine_rows
+from repro.data.mined.mining import MANY_FOLDER, cut_document, hash_rows, mine_rows
 from repro.data.mined.sources import docstrings, merge_small_domains
 from repro.data.mined.splits import Split
 from repro.data.mined.wheels import Pin, fetch_wheel

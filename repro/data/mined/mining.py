@@ -1,15 +1,18 @@
 """Mine all sources into clean rows: plausible lengths, unique ids, no repeated (query, document) pair in a domain.
 
-Removed rows are counted. `repro.data.mined.splits` later divides the rows into training and evaluation.
+Removed rows are counted. Manifests pin the rows of each wheel by a hash. `repro.data.mined.splits` later divides the rows
+into training and evaluation.
 """
 
 from __future__ import annotations
 
 import gc
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from repro.data.mined.sources import (
     apis,
@@ -47,6 +50,14 @@ ADDED: dict[str, Miner] = {
     schemas.CONTAINERS: schemas.mine_containers,
 }
 """Additional sources of the corpus `wide`, from wheels that are not installed."""
+
+MANIFEST_FOLDER = Path(__file__).parent / "manifests"
+FUNCTIONS_FOLDER = MANIFEST_FOLDER / "functions"
+WIDE_FOLDER = MANIFEST_FOLDER / "wide"
+MANY_FOLDER = MANIFEST_FOLDER / "many"
+"""Separate folders, because all files directly in `MANIFEST_FOLDER` enter the key of `desk` and `desk-views`."""
+PREFIXES = {**docstrings.PACKAGES, "ansible.builtin": "ansible-core"}
+"""Wheels by the common prefix of their domains, for sources with several wheels. Other domains are of the last wheel."""
 
 
 class Mined(NamedTuple):
@@ -90,18 +101,52 @@ def hash_rows(rows: Iterable[Row]) -> str:
 
 
 def mine_all() -> list[Mined]:
-    """Mine all sources in the order of `MINERS`."""
-    return [mine(source) for source in MINERS]
+    """Mine all sources in the order of `MINERS`. ValueError if one is not installed or differs from its manifest."""
+    return verify_manifests([mine(source) for source in MINERS])
 
 
 def mine_added_sources() -> list[Mined]:
-    """Mine the additional sources of `wide`. ValueError if a wheel cannot be fetched."""
-    return [mine_rows(source, merge_small_domains(miner())) for source, miner in ADDED.items()]
+    """Mine the additional sources of `wide`. ValueError if a wheel cannot be fetched or differs from its manifest."""
+    mined = [mine_rows(source, merge_small_domains(miner())) for source, miner in ADDED.items()]
+    return verify_manifests(mined, WIDE_FOLDER)
 
 
 def mine_functions() -> Mined:
-    """Mine the functions of all packages."""
-    return mine_rows(docstrings.FUNCTIONS, docstrings.mine_functions())
+    """Mine the functions of all packages. ValueError if one is not installed or differs from its manifest."""
+    mined = mine_rows(docstrings.FUNCTIONS, docstrings.mine_functions())
+    return verify_manifests([mined], FUNCTIONS_FOLDER)[0]
+
+
+def verify_manifests(mined: list[Mined], folder: Path = MANIFEST_FOLDER) -> list[Mined]:
+    """Return mined rows if they are those of the committed manifests. ValueError with the wheels that differ otherwise."""
+    differences = []
+    for source in mined:
+        for manifest, rows in zip(read_manifest(source.source, folder), _group_by_wheel(source, folder), strict=True):
+            if hash_rows(rows) != manifest["sha256"]:
+                wheel = f"{source.source}: {manifest['wheel']} {manifest['version']}"
+                differences.append(f"{wheel} has {manifest['num_rows']} rows, {len(rows)} or others were found")
+    if differences:
+        raise ValueError(f"mined text differs ({'; '.join(differences)}): install the versions of requirements.lock")
+    return mined
+
+
+def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[dict[str, Any]]:
+    """Return the wheels of a source: version, licence, number of rows and domains, and a hash of the rows in order."""
+    return list(json.loads((folder / f"{source}.json").read_text(encoding="utf-8")))
+
+
+def _group_by_wheel(mined: Mined, folder: Path) -> Iterable[list[Row]]:
+    wheels = [manifest["wheel"] for manifest in read_manifest(mined.source, folder)]
+    wheel_by_domain = {domain: _get_wheel(domain, wheels) for domain in {row.domain for row in mined.rows}}
+    rows: dict[str, list[Row]] = {wheel: [] for wheel in wheels}
+    for row in mined.rows:
+        rows[wheel_by_domain[row.domain]].append(row)
+    return rows.values()
+
+
+def _get_wheel(domain: str, wheels: Sequence[str]) -> str:
+    matching = (PREFIXES[prefix] for prefix in PREFIXES if f"{domain}.".startswith(f"{prefix}."))
+    return next((wheel for wheel in matching if wheel in wheels), wheels[-1])
 
 
 def _clean(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:

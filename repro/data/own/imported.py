@@ -140,7 +140,7 @@ def import_source(
         _check_target(name)
         remove_dead_parts(target, is_leased=True)
         with atomic_folder(target, must_be_first=True) as part:
-            notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None) if given else []
+            notes = describe_given(given, split, trains=trains and evaluate_on is None)
             if given:
                 write_given(part / GIVEN_FOLDER, name, given)
             if trains:

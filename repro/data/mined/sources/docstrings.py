@@ -22,29 +22,29 @@ MIN_LINES = 3
 
 # Packages whose version determines their text. PyTorch and transformers are excluded, because users install builds with
 # different text, and the corpus must be the same on every machine.
-PACKAGES: dict[str, tuple[str, str]] = {
-    "numpy": ("numpy", "BSD-3-Clause"),
-    "scipy": ("scipy", "BSD-3-Clause"),
-    "pandas": ("pandas", "BSD-3-Clause"),
-    "sklearn": ("scikit-learn", "BSD-3-Clause"),
-    "matplotlib": ("matplotlib", "PSF-2.0"),
-    "seaborn": ("seaborn", "BSD-3-Clause"),
-    "statsmodels": ("statsmodels", "BSD-3-Clause"),
-    "sympy": ("sympy", "BSD-3-Clause"),
-    "mpmath": ("mpmath", "BSD-3-Clause"),
-    "networkx": ("networkx", "BSD-3-Clause"),
-    "gensim": ("gensim", "LGPL-2.1-only"),
-    "polars": ("polars", "MIT"),
-    "datasets": ("datasets", "Apache-2.0"),
-    "huggingface_hub": ("huggingface_hub", "Apache-2.0"),
-    "sentence_transformers": ("sentence-transformers", "Apache-2.0"),
-    "mteb": ("mteb", "Apache-2.0"),
-    "pydantic": ("pydantic", "MIT"),
-    "PIL": ("pillow", "MIT-CMU"),
-    "fontTools": ("fonttools", "MIT"),
-    "rich": ("rich", "MIT"),
+PACKAGES = {
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "pandas": "pandas",
+    "sklearn": "scikit-learn",
+    "matplotlib": "matplotlib",
+    "seaborn": "seaborn",
+    "statsmodels": "statsmodels",
+    "sympy": "sympy",
+    "mpmath": "mpmath",
+    "networkx": "networkx",
+    "gensim": "gensim",
+    "polars": "polars",
+    "datasets": "datasets",
+    "huggingface_hub": "huggingface_hub",
+    "sentence_transformers": "sentence-transformers",
+    "mteb": "mteb",
+    "pydantic": "pydantic",
+    "PIL": "pillow",
+    "fontTools": "fonttools",
+    "rich": "rich",
 }
-"""The wheel of each package, and the licence of its text."""
+"""The wheel of each package. Its manifest has the licence of the text."""
 
 # numpy.distutils exists in wheels of some Python versions only. The others are tests or copies of other packages.
 _SKIPPED_FOLDERS = frozenset(
