@@ -49,11 +49,6 @@ def make_run(**fields: Any) -> Run:
     return base("smoke", architecture="contextual", num_steps=2, num_warmup_steps=1, test_contexts="own", **fields)
 
 
-def test_there_are_eight_recipes() -> None:
-    """A figure, a table, a claim, a loss, a sampler, a pooling, a metric and a field."""
-    assert len(BLOCKS) == 8
-
-
 def test_figure_recipe_works() -> None:
     """The claim compares batch sizes, as the title of the figure does."""
     experiment = run_block(find_block("EXPERIMENT = Experiment("))["EXPERIMENT"]

@@ -1,19 +1,16 @@
 """Defects of the authors' code that ours must not have, where no other test covers them. docs/ERRATA.md lists all."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
-from repro.batches.mask import compute_content_keys
 from repro.data.prompts import PROMPTS
 from repro.data.tokens import load_tokenizer
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_stages
 from repro.spec import base
 from repro.train.setup import build_filter
+from tests.train.fixtures import make_filter_inputs
 
-KEYS = compute_content_keys([f"document {row}" for row in range(12)])
 PAIRS_B = np.array([7, 2, 9, 4, 0])
 Vectors = dict[str, np.ndarray]
 
@@ -30,19 +27,8 @@ def vectors() -> tuple[Vectors, Vectors]:
 
 def apply_filter(vectors: tuple[Vectors, Vectors], filter_model: str | None) -> tuple[np.ndarray, float]:
     """Return the mask (B, B) and the difficulty of the batch."""
-    judge = build_filter(
-        SimpleNamespace(
-            run=base("smoke", filter="surrogate", filter_model=filter_model),
-            document_keys=KEYS,
-            embeddings=vectors[0].__getitem__,
-            filter_embeddings=vectors[1].__getitem__,
-            document_embeddings=lambda of_filter=False: vectors[of_filter]["document"],
-            given_negatives=None,
-            negatives=None,
-            known_positives=None,
-        )
-    )
-    judged = judge(PAIRS_B)
+    run = base("smoke", filter="surrogate", filter_model=filter_model)
+    judged = build_filter(make_filter_inputs(run, *vectors))(PAIRS_B)
     return np.asarray(judged.masked), judged.difficulty
 
 

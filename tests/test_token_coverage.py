@@ -14,6 +14,7 @@ from repro.records.lookup import read_runs
 from repro.spec.identity import run_id
 from repro.train.trainer import trained_model
 from tests.commands import run_command
+from tests.data.files import write_rows
 
 
 def count_by_brute_force(texts: list[str], max_tokens: int) -> tuple[float, int]:
@@ -36,7 +37,7 @@ def test_unknown_and_cut_texts_are_counted(tmp_path: Path, monkeypatch: pytest.M
         {"query": f"where is {n}", "document": (f"กขคง จฉ {n}" if n % 3 else f"thing {n}") + " and one more" * (n % 7)}
         for n in range(400)
     ]
-    Path("x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_rows(Path("x.jsonl"), rows)
     printed = run_command("data", "import", "x.jsonl", "--name", "mixed", "--scale", "smoke")
     (path,) = tmp_path.glob("home/corpora/mixed/mixed-smoke.json")
     run = next(run for run in read_runs(path) if run.architecture == "biencoder")

@@ -104,15 +104,16 @@ class RandomVectors:
     """A model whose unit vectors of 32 dimensions are drawn from the text, the prompt and the context."""
 
     def __init__(self) -> None:
-        self.context = ""
+        self.context: Sequence[str] = ()
         self.num_texts = 0
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Store the first context document."""
-        self.context = texts[0] if texts else ""
+        """Store the context documents."""
+        self.context = texts or ()
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return unit vectors (N, 32) and count the texts."""
         self.num_texts += len(texts)
-        rows = [np.random.default_rng([*f"{self.context}{prompt}{text}".encode()]).normal(size=32) for text in texts]
+        seen = "".join(self.context) + prompt
+        rows = [np.random.default_rng([*f"{seen}{text}".encode()]).normal(size=32) for text in texts]
         return (np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)

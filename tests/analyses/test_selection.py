@@ -10,7 +10,13 @@ from repro.evaluate.adaptation import normalize
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.spec import base
-from tests.analyses.by_hand import compute_ndcg, make_inputs, make_numbered_collection, write_collections
+from tests.analyses.by_hand import (
+    RandomVectors,
+    compute_ndcg,
+    make_inputs,
+    make_numbered_collection,
+    write_collections,
+)
 
 GENERATOR = np.random.default_rng(0)
 COUNT = 5
@@ -39,37 +45,20 @@ def test_centres_cover_separate_groups() -> None:
     assert sorted(contexts.select_centres(QUERIES_QH, documents, COUNT, 0) // 12) == list(range(COUNT))
 
 
-class Shifted:
-    """A model with a random vector per text, shifted by the vectors of the context."""
-
-    def set_context(self, texts: list[str] | None, seed: int = 0, prompt: str = "document") -> None:
-        """Add the vectors of the context."""
-        self.shift = 0.0 if texts is None else 0.3 * sum(map(draw_vector, texts))
-
-    def encode(self, texts: list[str], prompt: str = "document") -> np.ndarray:
-        """Return unit vectors (N, 8)."""
-        return normalize(np.stack([draw_vector(text) for text in texts]) + self.shift).astype(np.float32)
-
-
-def draw_vector(text: str) -> np.ndarray:
-    """Return a random vector that only depends on the text."""
-    return np.random.default_rng(list(text.encode())).normal(size=8)
-
-
 def test_scores_are_those_of_evaluation(tmp_path: Path) -> None:
     """Random documents score like the in-corpus context, selected ones like a context of the same documents."""
     relevant = tuple(range(0, 40, 3))
     retrieval = make_numbered_collection("one", 40, relevant)
     suite = write_collections(tmp_path, retrieval)
     run = base("smoke", measure="selection", architecture="contextual", num_contexts=4)
-    measured = contexts.measure_selection(make_inputs(run, suite=suite), Shifted(), tmp_path / "run")
+    measured = contexts.measure_selection(make_inputs(run, suite=suite), RandomVectors(), tmp_path / "run")
     setting = Setting(num_contexts=4, seed=run.context_seed)
-    expected = evaluate_setting(Shifted(), suite, setting).metrics[f"{suite.name}/mean/ndcg_at_10"]
+    expected = evaluate_setting(RandomVectors(), suite, setting).metrics[f"{suite.name}/mean/ndcg_at_10"]
     assert measured.metrics["selection/random/mean/ndcg_at_10"] == expected
-    model = Shifted()
+    model = RandomVectors()
     model.set_context(draw_context("own", retrieval, num_contexts=4, seed=run.context_seed).texts)
     rows = contexts.select_diverse(QUERIES_QH, model.encode(list(retrieval.documents)), 4, 0)
     model.set_context([retrieval.documents[row] for row in rows])
-    ndcg = compute_ndcg(model.encode(list(retrieval.queries)), model.encode(list(retrieval.documents)), relevant)
+    ndcg = compute_ndcg(model.encode(retrieval.queries, "query"), model.encode(list(retrieval.documents)), relevant)
     assert measured.metrics["selection/diverse/mean/ndcg_at_10"] == pytest.approx(ndcg, abs=1e-6)
     assert len(measured.arrays["selection/centres"]) == len(relevant)

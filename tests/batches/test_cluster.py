@@ -48,13 +48,6 @@ def test_planted_topics_are_recovered() -> None:
     assert len(topic_clusters) == len(clusters.centroids_KD) >= 6
 
 
-def test_both_halves_are_points() -> None:
-    """The centroid of a single cluster is the mean of all pairs in both orders."""
-    pairs = draw_pairs(60)
-    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), cluster_size=60, seed=0).centroids_KD
-    np.testing.assert_allclose(centroids[0], stack_both_orders(*pairs).mean(0), atol=1e-6)
-
-
 def test_every_point_is_fitted() -> None:
     """A single centroid is the mean of all points. FAISS samples 256 by default, whose mean is another one."""
     points = stack_both_orders(*draw_pairs(2000))
@@ -123,11 +116,12 @@ def test_parts_join_to_whole(num_parts: int, tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, getattr(expected, name))
 
 
-def test_points_lie_on_principal_directions() -> None:
-    """A single cluster has the mean of the projected pairs as its centroid."""
-    pairs = draw_pairs(60)
-    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), cluster_size=60, seed=0, num_dimensions=3).centroids_KD
-    directions = np.linalg.svd(pairs[0].astype(np.float64))[2][:3].T
+@pytest.mark.parametrize("num_dimensions", [3, None])
+def test_centroid_is_mean_of_both_orders(num_dimensions: int | None) -> None:
+    """A single cluster has the mean of all pairs in both orders, or that of their projections, as its centroid."""
+    pairs, options = draw_pairs(60), {"cluster_size": 60, "seed": 0, "num_dimensions": num_dimensions}
+    centroids = cluster_pairs(*pairs, np.zeros(60, np.int32), **options).centroids_KD
+    directions = np.linalg.svd(pairs[0].astype(np.float64))[2][:3].T if num_dimensions else np.eye(8)
     expected = stack_both_orders(*(side @ directions for side in pairs)).mean(0)
     np.testing.assert_allclose(np.abs(centroids[0]), np.abs(expected), atol=1e-6)
 

@@ -6,7 +6,6 @@ import gzip
 import json
 import lzma
 import os
-import signal
 import subprocess
 import sys
 import tomllib
@@ -106,18 +105,6 @@ def test_library_errors_name_file(name: str, tmp_path: Path, handle: Handle, cap
         message = capsys.readouterr().err
         assert message.startswith("error: ") and message.count("\n") == 1
     assert str(tmp_path) in message
-
-
-def test_ctrl_c_after_the_last_line() -> None:
-    """A signal during Python's shutdown ends the process without a traceback."""
-    wait = "import atexit, time; atexit.register(lambda: (print('shutdown', flush=True), time.sleep(60)))"
-    code = f"import sys; sys.argv = ['repro', '--help']; {wait}; from repro.cli.main import main; main()"
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True) as child:
-        assert child.stdout is not None and any(line == "shutdown\n" for line in child.stdout)
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (-signal.SIGINT, "")
 
 
 def test_debug_shows_the_traceback(handle: Handle, capsys: Output) -> None:

@@ -35,6 +35,15 @@ def make_judged(size: int, name: str = "judged") -> Retrieval:
     return Retrieval(name, documents, texts, queries, tuple(f"question {n}" for n in range(size)), judgements)
 
 
+def make_repairs(size: int) -> list[dict[str, str]]:
+    """Return pairs about repairs of five kinds of things, their domains."""
+    things = [("kettle", "lamp", "radio", "bicycle", "printer")[number % 5] for number in range(size)]
+    return [
+        {"query": f"how do I repair {thing} {n}", "document": f"The {thing} {n} needs part {7 * n}.", "domain": thing}
+        for n, thing in enumerate(things)
+    ]
+
+
 def pack_folder(folder: Path, archive: Path) -> Path:
     """Write a zip archive of a folder."""
     with zipfile.ZipFile(archive, "w") as opened:

@@ -23,7 +23,6 @@ from repro.data.paper.local_copies import (
     fetch,
     find_problems,
     get_copy_folder,
-    resolve_sources,
     write_checksums,
 )
 from repro.pipeline.corpora import load_run_suite, make_corpus_stage, make_searched_stage
@@ -130,13 +129,6 @@ def test_changed_files_are_named(fetched: Path) -> None:
     for name in ("corpus.jsonl", "queries.jsonl", "test.tsv"):
         assert sum(name in line for line in lines) == 1
     assert len(find_problems("scifact", is_thorough=False)) == 2
-
-
-def test_absent_set_is_named(data_folder: Path) -> None:
-    (line,) = find_problems("nq")
-    assert "repro fetch nq" in line
-    with pytest.raises(ValueError, match="laion"):
-        resolve_sources("laion")
 
 
 def test_suite_of_local_copies_runs(data_folder: Path) -> None:

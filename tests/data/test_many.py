@@ -35,11 +35,7 @@ def write_wheel(name: str, num_functions: int, *, shift: int = 0) -> Path:
         lines.append(f'    """Return the {a} of the {b} {number}.\n\n    {rest}\n    """\n\n')
     with ZipFile(path, "w") as archive:
         archive.writestr(f"{name}/core.py", "".join(lines))
-        archive.writestr(
-            f"{name}/tests/test_core.py", 'def test_it():\n    """Test the core of it.\n\n    With many words."""\n'
-        )
         archive.writestr(f"{name}/template.py", '"""A template {{ name"""\ndef {{ name }}(): pass\n')
-        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Name: {name}\n")
     return path
 
 

@@ -8,64 +8,10 @@ import pytest
 from repro.data.beir import load_beir, load_suite
 from repro.data.mined import desk, mining, sources
 from repro.data.mined.mining import ADDED, MINERS, WIDE_FOLDER, read_manifest
-from repro.data.mined.sources import docstrings
 from repro.data.mined.splits import ADDED_SOURCES, get_split
 from repro.data.mined.wheels import PINS
 from repro.data.pairs import Row, read_pairs
 from repro.data.wording import keep_words, strip_html
-
-MODULE = '''"""Tools for averages.
-
-They work on lists.
-"""
-
-def weighted_mean(values, weights):
-    """Compute the *weighted* average of some numbers.
-
-    Weights are scaled with :func:`~tools.scale` first, see ``scale``.
-
-    Examples
-    --------
-    >>> weighted_mean([1])
-    """
-    total = sum(weights)
-
-    # scaled
-    return sum(v * w for v, w in zip(values, weights)) / total
-
-def mean(values):
-    """Compute the average of some numbers."""
-    return weighted_mean(values, [1] * len(values))
-
-class HTTPReader:
-    """Read. Opens the address and gives its body as text."""
-
-    async def close_all(self):
-        """Release every connection that is open."""
-        for connection in self.open:
-            await connection.close()
-
-    def __repr__(self):
-        """A hidden method that nobody asks for by name."""
-        name = type(self).__name__
-        return name
-
-    def undocumented(self):
-        name = type(self).__name__
-        return name
-'''
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Put a package with one module and a copy of it among its tests on the path. Importing it raises."""
-    folder = tmp_path / "averages"
-    (folder / "tests").mkdir(parents=True)
-    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    (folder / "means.py").write_text(MODULE)
-    (folder / "tests" / "test_means.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return "averages"
 
 
 def test_markup_becomes_plain_text() -> None:
@@ -74,24 +20,6 @@ def test_markup_becomes_plain_text() -> None:
     assert keep_words("The  NAME, of_a (Straße)!") == "the name of a strasse"
     assert keep_words("Cafe\u0301,  दिन?") == "cafe\u0301 दिन"
     assert len({keep_words(word) for word in ("दिन", "दान", "दन")}) == 3, "vowel marks make different words"
-
-
-def test_docstring_leads_to_its_code(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two functions qualify. `mean` is too short, a class is no function, the others lack a docstring or are hidden."""
-    monkeypatch.setattr(docstrings, "PACKAGES", (package,))
-    assert [row[:3] for row in docstrings.mine_functions()] == [
-        (
-            "functions/averages.means.weighted_mean",
-            "Compute the weighted average of some numbers",
-            "def weighted_mean(values, weights): total = sum(weights) # scaled "
-            "return sum(v * w for v, w in zip(values, weights)) / total",
-        ),
-        (
-            "functions/averages.means.HTTPReader.close_all",
-            "Release every connection that is open",
-            "async def close_all(self): for connection in self.open: await connection.close()",
-        ),
-    ]
 
 
 def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,15 +27,13 @@ from tests.evaluate.scored import FAMILIES, FakeEncoder, evaluate_suite
 CONTEXTS = {"contexts": ("own", "wrong", "null"), "num_contexts": 4, "seed": 1}
 
 
-def test_contexts_have_separate_paths(suite: Suite) -> None:
-    metrics = evaluate_suite(FakeEncoder(), suite, **CONTEXTS).metrics
+def test_averages_are_over_datasets(suite: Suite) -> None:
+    """Each context has paths of its own."""
+    evaluation = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
+    metrics = evaluation.metrics
     assert metrics["zoo/mean/ndcg_at_10"] == metrics["zoo+null/mean/ndcg_at_10"] == 1
     assert metrics["zoo+wrong/mean/ndcg_at_10"] < 0.5
     assert {path.split("/")[1] for path in metrics} == {*FAMILIES, "insects", "trees", "mean"}
-
-
-def test_averages_are_over_datasets(suite: Suite) -> None:
-    evaluation = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
     sizes = [dataset["num_queries"] for dataset in evaluation.provenance["datasets"]]
     assert sizes == [12, 8, 14]
     for name in ("zoo", "zoo+wrong", "zoo+null"):
@@ -43,7 +41,7 @@ def test_averages_are_over_datasets(suite: Suite) -> None:
         ants, bees, oaks = (part_Q.mean() for part_Q in np.split(values_Q, np.cumsum(sizes)[:-1]))
         groups = {"ants": ants, "bees": bees, "oaks": oaks, "insects": (ants + bees) / 2, "trees": oaks}
         groups["mean"] = (ants + bees + oaks) / 3
-        actual = {group: evaluation.metrics[f"{name}/{group}/ndcg_at_10"] for group in groups}
+        actual = {group: metrics[f"{name}/{group}/ndcg_at_10"] for group in groups}
         assert actual == pytest.approx(groups) and values_Q.dtype == np.float32
 
 

@@ -1,4 +1,4 @@
-"""Every file of examples/ runs unchanged from end to end and prints its progress."""
+"""Every file of examples/ runs unchanged from end to end."""
 
 import importlib
 import sys
@@ -14,7 +14,6 @@ from sentence_transformers import SentenceTransformer
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 NAMES = ("biencoder", "contextual", "contextual_trainer", "mteb_contexts")
 Import = Callable[[str], ModuleType]
-Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -33,18 +32,15 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(NAMES)
 
 
-def test_contextual_trainer_improves_the_ranking(example: Import, tmp_path: Path, capsys: Output) -> None:
+def test_contextual_trainer_improves_the_ranking(example: Import, tmp_path: Path) -> None:
     """Training improves NDCG@10. The saved folder opens with its context and its own code."""
     scores = example("contextual_trainer").main(tmp_path)
     assert scores["after"] > scores["before"]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
     assert opened[0].config.context["num_documents"] == 32
-    assert "after training: NDCG@10" in capsys.readouterr().out
 
 
-def test_biencoder_trains_on_our_batches(
-    example: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
-) -> None:
+def test_biencoder_trains_on_our_batches(example: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both epochs have four batches of eight pairs each, in different batches. The saved folder gives the same vectors."""
     module, batches = example("biencoder"), []
     compute_loss = module.MultipleNegativesRankingLoss.forward
@@ -60,8 +56,6 @@ def test_biencoder_trains_on_our_batches(
     texts = module.make_pairs()["anchor"][:3]
     opened = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     np.testing.assert_allclose(opened.encode(texts), model.encode(texts), atol=1e-5)
-    output = capsys.readouterr().out
-    assert all(word in output for word in ("clustering", "training", "saved", "found:"))
 
 
 def test_contextual_scores_depend_on_corpus(example: Import, tmp_path: Path) -> None:
@@ -75,8 +69,7 @@ def test_contextual_scores_depend_on_corpus(example: Import, tmp_path: Path) -> 
     assert all(abs(scores["weather"][text] - score) > 1e-5 for text, score in scores["kitchen"].items())
 
 
-def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path, capsys: Output) -> None:
+def test_mteb_measures_the_three_contexts(example: Import, tmp_path: Path) -> None:
     scores = example("mteb_contexts").main(tmp_path)
     assert scores["own"] > max(scores["wrong"], scores["null"]) + 0.1
     assert len(list(tmp_path.rglob("plants-*.json"))) == 3, "each context has its own result"
-    assert "wrong: NDCG@10" in capsys.readouterr().out

@@ -11,14 +11,12 @@ import pytest
 from repro.data.beir import Retrieval, write_beir_folder
 from repro.data.tokens import load_tokenizer
 from repro.evaluate.collections import read_collections
-from repro.interop.comparison import Column, compute_differences
 from repro.interop.corpus import open_suite
 from repro.interop.evaluating import EvaluationRequest, get_default_folder
 from repro.interop.opening import open_model
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.interop.trained_on import SeenQueries
-from repro.report.query_scores import QueryScores
 from tests.commands import run_command
 from tests.interop.small import COMMIT, WORDS, make_collection, make_hub_snapshot, make_model
 
@@ -163,14 +161,6 @@ def test_impossible_requests_are_refused(monkeypatch: pytest.MonkeyPatch, words:
         monkeypatch.setattr(f"repro.interop.evaluating.{name}", None)
     with pytest.raises(ValueError, match=message):
         evaluate(*words.split())
-
-
-def test_single_queries_have_no_interval() -> None:
-    """With one query per collection every resample is the same, so an interval would have no width."""
-    names, strata = ("x", "y"), np.arange(2)
-    columns = [Column(QueryScores(str(values), np.array(values), strata, names, ())) for values in ([0.5, 0.2], [1, 1])]
-    (gain,) = compute_differences(columns)
-    assert gain.low is None and gain.high is None and gain.points == pytest.approx(-65)
 
 
 def test_cut_share_is_of_whole_lengths(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The code blocks of repro/interop/README.md run unchanged, and that of docs/PYTHON.md at a smaller scale."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from repro.records.lookup import read_runs
 from repro.storage.lease import has_succeeded
 from repro.storage.paths import CHECKOUT
 from slurm.states import get_run_item
+from tests.data.files import make_repairs, write_rows
 from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import make_things
 
@@ -43,8 +43,7 @@ def test_code_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     """The authors' checkpoint is a tiny one with random weights."""
     monkeypatch.chdir(tmp_path)
     write_usable_checkpoint(Path("cde-small-v1"))
-    rows = [json.dumps({"query": f"question {n}", "document": f"answer {n}"}) for n in range(200)]
-    Path("pairs.jsonl").write_text("\n".join(rows))
+    write_rows(Path("pairs.jsonl"), make_repairs(200))
     write_beir_folder(Path("things"), make_things())
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names = run_blocks(blocks)
@@ -63,12 +62,8 @@ def test_code_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_python_page_trains_and_evaluates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scores of `evaluate` are those of the record. `train` holds the lease of its run, and trains it once."""
     monkeypatch.chdir(tmp_path)
-    things = ("kettle", "lamp", "radio", "printer")
-    rows = [
-        {"query": f"how do I repair {things[n % 4]} {n}", "document": f"The {things[n % 4]} {n} needs part {7 * n}."}
-        for n in range(300)
-    ]
-    Path("pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    rows = make_repairs(300)
+    write_rows(Path("pairs.jsonl"), rows)
     (block,) = re.findall(r"```python\n(.*?)```", PYTHON_PAGE.read_text(), re.DOTALL)
     assert len(block.splitlines()) <= 15
     names: dict[str, Any] = {}

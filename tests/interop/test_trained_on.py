@@ -19,6 +19,7 @@ from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import find_run_by_id, read_runs
 from repro.spec.identity import run_id
 from tests.commands import ignore, run_command
+from tests.data.files import write_rows
 from tests.interop.small import WORDS, make_collection
 
 
@@ -35,7 +36,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         draw = random.Random(0)
         texts = [" ".join(draw.choices(WORDS, k=9)) + f" number {n}" for n in range(400)]
         rows = [{"query": f"Where is {text[:20]} of {n}?", "document": text} for n, text in enumerate(texts)]
-        Path("pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        write_rows(Path("pairs.jsonl"), rows)
         run_command("data", "import", "pairs.jsonl", "--name", "mine", "--scale", "smoke")
         trained = read_pairs(make_corpus_stage(find_imported("mine").corpus).path / "train.arrow")
         queries, documents = (trained.texts(side, range(9)) for side in ("query", "document"))

@@ -9,9 +9,9 @@ import pytest
 from repro.evaluate.retrieval import read_run
 from repro.storage.paths import CHECKOUT
 from tests.commands import run_command
+from tests.data.files import make_repairs, write_rows
 from tests.interop.small import open_folder
 
-THINGS = ("kettle", "lamp", "radio", "bicycle", "printer")
 SYSTEMS = ("your biencoder", "your contextual", "BM25", "off-the-shelf MiniLM", "off-the-shelf MiniLM, whitened")
 
 
@@ -19,15 +19,7 @@ def test_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The runs end with a chart of five systems. The export opens with the card of its run. An evaluation repeats scores."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
-    rows = [
-        {
-            "query": f"how do I repair {THINGS[n % 5]} model {n}",
-            "document": f"The {THINGS[n % 5]} {n} is repaired with part {7 * n} and some care.",
-            "domain": THINGS[n % 5],
-        }
-        for n in range(600)
-    ]
-    Path("pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_rows(Path("pairs.jsonl"), make_repairs(600))
     block = re.search(r"<!-- walk -->\s*```\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
     assert block is not None
     data, trained, export = (line.removeprefix("python -m repro ").split() for line in block[1].strip().splitlines())

@@ -7,7 +7,7 @@ import torch
 
 from repro.model.contextual import ContextualModel
 from repro.model.modeling_cde import FREQUENCY_RATE, FrequencyWeights, make_no_words, mark_words
-from repro.model.texts import Texts, cut_by_length
+from repro.model.texts import Texts
 from tests.model.samples import WORDS, build_small_model, draw_texts
 from tests.model.spelled_out import compute_second_stage
 
@@ -28,31 +28,6 @@ def test_second_stage_equals_specification(num_documents: int, residual: bool) -
     for row in range(5):
         ids = texts.ids_NS[row, : texts.mask_NS[row].sum()]
         torch.testing.assert_close(vectors[row], compute_second_stage(model, ids, contexts), **CLOSE)
-
-
-def test_modernbert_ignores_padding() -> None:
-    """The other backbones have a specification, which has no padding."""
-    model = build_small_model(backbone="modernbert")
-    contexts, texts = compute_contexts(model), draw_texts(6)
-    pieces = cut_by_length(texts, 2)
-    vectors = pieces.join([model.second_stage(piece, contexts) for piece in pieces.pieces])
-    torch.testing.assert_close(vectors, model.second_stage(texts, contexts), **CLOSE)
-
-
-def test_pooling_skips_context_positions() -> None:
-    model = build_small_model().eval()
-    texts, contexts = draw_texts(3), compute_contexts(model)
-    forward = model.second_stage_model.backbone.model.forward
-
-    def spoil(*args: Any, **kwargs: Any) -> Any:
-        output = forward(*args, **kwargs)
-        output.last_hidden_state[:, : len(contexts) + 3] = 1e6
-        return output
-
-    expected = model.second_stage(texts, contexts)
-    model.second_stage_model.backbone.packs = False  # packing does not call this forward
-    model.second_stage_model.backbone.model.forward = spoil
-    torch.testing.assert_close(model.second_stage(texts, contexts), expected)
 
 
 @pytest.mark.parametrize("num_vectors", [1, 2, 3])
@@ -82,13 +57,6 @@ def test_slots_are_dropped_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(contexts_NCD[~is_null_NC], contexts.expand(1000, -1, -1)[~is_null_NC])
     assert (is_null_NC.float().mean(0) - 0.2).abs().max() < 4 * (0.2 * 0.8 / 1000) ** 0.5
     assert torch.corrcoef(is_null_NC.T.float()).fill_diagonal_(0).abs().max() < 4 / 1000**0.5
-
-
-def test_null_context_needs_dropout() -> None:
-    model = build_small_model(sequence_dropout=0.0)
-    assert "second_stage_model.sequence_dropout_null_embedding" not in model.state_dict()
-    with pytest.raises(ValueError, match="no null context"):
-        model.set_context(None)
 
 
 FREQUENCY_CLOSE = {"rtol": 1e-5, "atol": 1e-6}

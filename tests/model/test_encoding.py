@@ -107,11 +107,6 @@ def test_contexts_get_the_document_prompt() -> None:
     torch.testing.assert_close(with_task.context_CE, without.context_CE)
 
 
-def test_texts_are_cut_to_length() -> None:
-    tokens = build_text_model(max_tokens=5).tokenize(["one two three four five six"], "query")
-    assert tokens.lengths.tolist() == [5]
-
-
 @pytest.mark.parametrize(
     ("kind", "architecture"), [("nomic", "biencoder"), ("bert", "contextual"), ("modernbert", "contextual")]
 )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from repro.data.tokens import Tokens
-from repro.model import linear as linear_module
 from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel
-from repro.model.linear import linear
 from repro.model.texts import Texts
 from tests.model.samples import WORDS, build_small_model, draw_texts
 
@@ -92,19 +90,6 @@ def test_empty_text_is_left_to_transformers() -> None:
     model, texts = build_small_model(backbone="bert", architecture="biencoder"), make_texts([3, 1])
     empty = Texts(texts.ids_NS, torch.cat([texts.mask_NS[:1], torch.zeros_like(texts.mask_NS[1:])]))
     assert model(empty).isfinite().all()
-
-
-def test_other_types_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Tensor) -> Tensor:
-        raise AssertionError("not for this kernel")
-
-    monkeypatch.setattr(linear_module, "_product", refuse)
-    layer, rows_TI = nn.Linear(3, 2), torch.randn(linear_module.STEP, 3)
-    assert linear(rows_TI.double(), layer.double()).dtype == torch.float64
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert linear(rows_TI, layer.float()).dtype == torch.bfloat16
-    with pytest.raises(AssertionError, match="kernel"):
-        linear(rows_TI, layer)
 
 
 @pytest.mark.parametrize(("num_contexts", "num_layers"), [(6, 1), (300, 2)])

@@ -15,6 +15,7 @@ from repro.model.config import ModelConfig
 from repro.model.modeling_cde import mean_pool
 from repro.model.start import build_model, fit_to_start, get_backbones, load_word_vectors
 from repro.model.texts import Texts, make_texts
+from tests.interop.checkpoints import nomic_shapes
 from tests.model.samples import draw_texts, make_small_config
 
 MINILM = ModelConfig(
@@ -50,15 +51,8 @@ def test_minilm_gives_both_stages_layers() -> None:
 def write_nomic_files(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
     """Write a small model in Nomic's format, with a prefix before all names, and return its weights."""
     generator = torch.Generator().manual_seed(0)
-    shapes = {"embeddings.word_embeddings.weight": (128, 32), "embeddings.token_type_embeddings.weight": (2, 32)}
-    shapes |= {"emb_ln.weight": (32,), "emb_ln.bias": (32,)}
-    for layer in range(2):
-        layer_prefix = f"encoder.layers.{layer}."
-        shapes |= {f"{layer_prefix}attn.Wqkv.weight": (96, 32), f"{layer_prefix}attn.out_proj.weight": (32, 32)}
-        shapes |= {f"{layer_prefix}mlp.fc11.weight": (64, 32), f"{layer_prefix}mlp.fc12.weight": (64, 32)}
-        shapes |= {f"{layer_prefix}mlp.fc2.weight": (32, 64)}
-        shapes |= {f"{layer_prefix}{norm}.{part}": (32,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
-    weights = {f"{prefix}{name}": torch.randn(shape, generator=generator) / 2 for name, shape in shapes.items()}
+    shapes = nomic_shapes(prefix, width=32, inner=64, words=128, layers=2)
+    weights = {name: torch.randn(shape, generator=generator) / 2 for name, shape in shapes.items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     config = {"model_type": "nomic_bert", "vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2}
     config |= {"num_attention_heads": 2, "intermediate_size": 64}

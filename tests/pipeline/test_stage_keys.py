@@ -32,6 +32,7 @@ from repro.pipeline.stages import SIDES, StageGraph, list_stages, stages_by_phas
 from repro.spec import base, get_first_phase
 from repro.storage.digests import hash_file
 from repro.storage.stages import STAGE_FILE, Stage
+from tests.interop.small import COMMIT, make_hub_snapshot
 
 TODAY = {
     "desk": {
@@ -159,12 +160,7 @@ def test_new_tokenizer_makes_new_tokens(name: str, changes_tokens: bool, tmp_pat
 
 
 def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    snapshot = tmp_path / "hub" / "models--someone--encoder" / "snapshots" / commit
-    snapshot.mkdir(parents=True)
-    (snapshot / "modules.json").write_text("[]")
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text(commit)
+    (make_hub_snapshot(tmp_path / "hub", "someone/encoder") / "modules.json").write_text("[]")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     for name in ("someone/another", "/no/such/folder", "minilm", str(folder)):
         assert find_commit(name) == {}
@@ -172,7 +168,7 @@ def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pyt
     stage = StageGraph(replace(RUN, surrogate="someone/encoder")).embeddings
     assert "commit" not in json.dumps(stage.key), "the commit is recorded, but not part of the key"
     description = json.loads((stage.build() / STAGE_FILE).read_text())
-    assert description["made_with"] == {"model": "someone/encoder", "commit": commit}
+    assert description["made_with"] == {"model": "someone/encoder", "commit": COMMIT}
 
 
 @pytest.mark.parametrize("known_positives", ["ignore", "mask"])

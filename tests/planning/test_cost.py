@@ -24,7 +24,6 @@ from repro.records.store import Record, list_records, read_records, write_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records, run_folder
-from repro.text import GIB
 from tests.data.files import write_rows
 from tests.leases import take_lease
 
@@ -108,19 +107,6 @@ def test_epochs_count_selected_pairs(run: Run, num_pairs: int) -> None:
     assert count_operations(run).num_pairs == pytest.approx(num_pairs, rel=0.001)
 
 
-@pytest.mark.parametrize("num_devices", [1, 8])
-@pytest.mark.parametrize("scale", ["small", "large"])
-@pytest.mark.parametrize("batch_size", [512, 16384])
-def test_chunked_memory_fits_a_gpu(
-    scale: str, batch_size: int, num_devices: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = base(scale, architecture="contextual", batch_size=batch_size)
-    usual = estimate(run, [], kind="gpu", num_devices=num_devices).memory_bytes
-    assert usual < 0.75 * 80 * GIB
-    monkeypatch.setenv("REPRO_CHUNKS", "4,4")
-    assert estimate(run, [], kind="gpu", num_devices=num_devices).memory_bytes < 0.6 * usual
-
-
 @pytest.mark.parametrize("architecture", ["biencoder", "contextual"])
 def test_cpu_memory_grows_as_recorded(architecture: str) -> None:
     measured = defaultdict(list)
@@ -175,7 +161,7 @@ def test_plan_counts_trainings_without_weights(tmp_path: Path) -> None:
     assert count_planned_pairs() == 100, "its weights were pruned"
 
 
-def test_unknown_times_are_dashes() -> None:
+def test_unknown_times_are_none() -> None:
     """Without a similar record, and for epochs of a corpus of unknown size."""
     bm25, by_epochs = base("small", architecture="bm25", sampler="random"), base("small", corpus="bge-full-data")
     assert estimate(PLAIN, []).seconds is None
@@ -184,8 +170,6 @@ def test_unknown_times_are_dashes() -> None:
     seconds = plan.as_dict()["seconds"]
     assert seconds[run_id(bm25)] is seconds[run_id(by_epochs)] is None and seconds[run_id(base("smoke"))] > 0
     assert plan.totals["num_unknown"] == 2
-    [line] = [line for line in plan.lines() if line.startswith(f"  {run_id(bm25)}")]
-    assert line.split()[1] == "–"
 
 
 def test_evaluation_counts_by_context() -> None:

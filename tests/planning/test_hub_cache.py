@@ -13,8 +13,9 @@ from safetensors.numpy import save_file
 from repro.planning.requirements import Need, list_requirements
 from repro.spec import base
 from tests.commands import ignore
+from tests.interop.small import COMMIT, make_hub_snapshot
 
-NAME, COMMIT = "somebody/model", "a" * 40
+NAME = "somebody/model"
 
 
 @pytest.fixture(autouse=True)
@@ -24,15 +25,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def begin_download(cache: Path, name: str = NAME, kind: str = "models") -> Path:
+def begin_download(cache: Path) -> Path:
     """Write what a killed download leaves: a snapshot with a config only, and an incomplete blob."""
-    top = cache / f"{kind}--{name.replace('/', '--')}"
-    snapshot = top / "snapshots" / COMMIT
-    for folder in (snapshot, top / "refs", top / "blobs"):
-        folder.mkdir(parents=True)
-    (top / "refs" / "main").write_text(COMMIT)
+    snapshot = make_hub_snapshot(cache, NAME)
     (snapshot / "config.json").write_text("{}")
-    (top / "blobs" / "f00d.1234.incomplete").write_bytes(b"half")
+    (snapshot.parents[1] / "blobs").mkdir()
+    (snapshot.parents[1] / "blobs" / "f00d.1234.incomplete").write_bytes(b"half")
     return snapshot
 
 

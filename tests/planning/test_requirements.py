@@ -1,4 +1,4 @@
-"""Requirements of a plan, and `doctor`: everything missing is named with a remedy."""
+"""Requirements of a plan: everything missing is named with a remedy."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from repro.data.own.imported import import_source
 from repro.data.paper.benchmarks import BENCHMARKS
 from repro.pipeline.corpora import check_available, make_corpus_stage, make_searched_stage, make_suite_stage
 from repro.pipeline.stages import StageGraph, list_stages
-from repro.planning.doctor import _check_scale
+from repro.planning.doctor import run_checks
 from repro.planning.requirements import check_encoders, find_misfits, list_requirements, list_source_requirements
 from repro.spec import Run, base, grid
 from repro.spec.registry import find_experiment
@@ -105,6 +105,11 @@ def test_oversized_batches_are_refused_early(changes: dict[str, Any], own_home: 
         check_encoders([too_large])
 
 
+def test_doctor_finds_missing_data() -> None:
+    findings = {finding.what: finding.good for finding in run_checks()}
+    assert findings["data for smoke"] and not findings["data for small"]
+
+
 def test_best_weights_need_imported_corpus(own_home: Path, tmp_path: Path) -> None:
     """`plan` names the field. `launch` refuses the run before anything is built."""
     run = base("smoke", kept_weights="best")
@@ -127,23 +132,3 @@ def test_best_weights_need_pairs_set_apart(own_home: Path, tmp_path: Path) -> No
     make_corpus_stage(corpus).build()
     (line,) = find_misfits([run])
     assert "320 queries and documents" in line
-
-
-def test_unfetchable_data_is_explained() -> None:
-    run = base("desk", corpus="nobody-knows-this")
-    (need,) = [need for need in list_requirements([run]) if need.name == "data nobody-knows-this"]
-    assert not need.is_here()
-    with pytest.raises(ValueError, match="nobody-knows-this"):
-        need.download(ignore)
-
-
-def test_missing_data_is_listed_per_scale(own_home: Path) -> None:
-    """Everything missing is listed, one item per line, including what only a single artefact needs."""
-    smoke, desk, small = map(_check_scale, ("smoke", "desk", "small"))
-    assert smoke.good and not own_home.exists()
-    # These read text from wheels that pip fetches.
-    by_wheels = [line.split()[1].rstrip(":") for line in desk.message.splitlines()[1:]]
-    assert sorted(by_wheels) == ["others", "wide"]
-    needed = ("data nomic-unsupervised", "data nq", "encoder nomic-ai/nomic-bert-2048", "encoder bert-large-uncased")
-    assert not small.good and all(name in small.message for name in needed)
-    assert all(len(line) < 120 and line.count(": ") < 2 for line in small.message.splitlines())

@@ -12,7 +12,6 @@ from repro.execute import execute
 from repro.records import store
 from repro.spec import base
 from repro.storage.paths import get_local_records, get_published_records
-from slurm.status import get_statuses
 from tests.commands import ignore
 
 RUN = base("smoke", architecture="bm25")
@@ -91,13 +90,3 @@ def test_damaged_record_is_not_overwritten(path: Path) -> None:
     with pytest.raises(ValueError, match="remove it or restore it"):
         execute(RUN, progress=ignore)
     assert damaged.read_text() == "{"
-
-
-def test_status_names_unreadable_records() -> None:
-    runs = [base("desk", seed=seed) for seed in range(3)]
-    paths = [
-        store.write_record(get_local_records(), run, metrics={"a": 1.0}, arrays={}, provenance={}).path for run in runs
-    ]
-    paths[0].write_text(paths[0].read_text()[:100])
-    paths[1].unlink()
-    assert [status.state for status in get_statuses(runs)] == ["unreadable", "missing", "recorded"]

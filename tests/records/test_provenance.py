@@ -102,16 +102,7 @@ def test_missing_git_is_recorded(checkout: Path, tmp_path: Path, monkeypatch: py
     assert code["commit"] is code["uncommitted_sha256"] is None and "git cannot be started" in code["git"]
 
 
-@pytest.mark.parametrize(
-    ("device", "kind"),
-    [
-        ("NVIDIA H100 80GB HBM3", "gpu"),
-        ("Quadro RTX 6000", "gpu"),
-        ("GeForce RTX 2080 Ti", "gpu"),
-        ("AMD Radeon PRO W7900", "gpu"),
-        ("AMD Ryzen 7 5700G with Radeon Graphics", "cpu"),
-        ("Intel(R) Xeon(R) Processor", "cpu"),
-    ],
-)
-def test_device_name_tells_its_kind(device: str, kind: str) -> None:
-    assert get_machine_kind(device) == kind
+def test_device_name_tells_its_kind() -> None:
+    gpus = ("NVIDIA H100 80GB HBM3", "Quadro RTX 6000", "GeForce RTX 2080 Ti", "AMD Radeon PRO W7900")
+    cpus = ("AMD Ryzen 7 5700G with Radeon Graphics", "Intel(R) Xeon(R) Processor")
+    assert [*map(get_machine_kind, (*gpus, *cpus))] == ["gpu"] * 4 + ["cpu"] * 2

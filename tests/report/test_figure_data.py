@@ -3,14 +3,12 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from repro.records.store import Record, write_record
 from repro.report.figure_data import describe_claim_seeds, list_figure_rows, make_figure_view
 from repro.report.names import format_title
-from repro.report.sections import make_sections
 from repro.spec import Figure, Row, Run, base, grid, pick
 from repro.spec.registry import artefacts, find_experiment
 
@@ -164,9 +162,3 @@ def test_artefacts_have_distinct_titles() -> None:
     assert len(set(titles.values())) == len(titles)
     assert titles["figure4"] == "Score with and without the filter, run by run"
     assert titles["table7"] == "Two phases"
-
-
-def test_sections_have_their_own_heading() -> None:
-    experiment = find_experiment("figure6")
-    titles = [section.title for section in make_sections(experiment, "smoke", [], Mock())]
-    assert titles == [format_title(experiment, artefact) for artefact in experiment.artefacts] and len(set(titles)) == 2

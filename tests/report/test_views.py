@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from repro.records.store import Record, write_record
-from repro.report.figure_data import make_figure_view
-from repro.report.formats import as_csv, as_latex, as_markdown, render, render_line
+from repro.report.formats import as_csv, as_latex, as_markdown, render
 from repro.report.markdown_pages import make_headlines_view, replace_block
 from repro.report.scores import make_scores_view
 from repro.report.tables import (
@@ -23,8 +22,8 @@ from repro.report.tables import (
     make_table_view,
     sort_judgements,
 )
-from repro.report.view import NO_ROWS, SPREAD_NOTE, View, format_mean
-from repro.spec import Claim, Column, Exhibit, Figure, Row, Run, Table, Unit, base, grid, pick
+from repro.report.view import SPREAD_NOTE, View, format_mean
+from repro.spec import Claim, Column, Exhibit, Row, Run, Table, Unit, base, grid, pick
 from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments, load_front_page
@@ -131,22 +130,6 @@ def test_exhibit_shows_record_rows(tmp_path: Path) -> None:
     assert without.rows == () and without.notes == (format_no_records_note("table3", "desk"),)
 
 
-@pytest.mark.parametrize("format", ["text", "md"])
-def test_empty_columns_and_tables_are_hidden(format: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = (("a", "", "0/3", "–", ""), ("b", "", "1/3", "–", "–"))
-    render(View("sparse", ("", "", "seeds", "score", "time"), rows), format)
-    text = capsys.readouterr().out
-    assert "–" not in text and "0/3" in text
-    assert "Columns without a value are omitted: score, time" in text
-    labels = {"caption": "c", "x_label": "seed", "y_label": "last loss"}
-    figure = Figure(name="figure3", kind="lines", x="seed", y="train/loss", series=(), **labels)
-    render(make_figure_view(figure, RUNS, [], []), format)
-    text = capsys.readouterr().out
-    assert "last loss" not in text and "---" not in text
-    render(View("empty", ("a", "b"), ()), format)
-    assert NO_ROWS in capsys.readouterr().out
-
-
 NASTY = r"a|b & 50 % _x_ {y} #1 $2 ~ ^ \cmd < > ± – → <script>"
 
 
@@ -195,11 +178,11 @@ def test_block_is_replaced_between_markers(tmp_path: Path) -> None:
         replace_block(path, "no markers", "table1", "")
 
 
-@pytest.mark.parametrize("columns", ["40", "80", "200"])
+@pytest.mark.parametrize("columns", ["", "40", "80", "200"])
 def test_terminal_breaks_no_number(
     columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Words are folded to COLUMNS. A table that is wider than the terminal sticks out. Markup in data is text."""
+    """Words are folded to COLUMNS. A wider table sticks out. A pipe without COLUMNS is wide. Markup in data is text."""
     monkeypatch.setenv("COLUMNS", columns)
     scores = {f"row {row}": tuple(f"{row}{n}.5 ± 0.{n}" for n in range(10, 14)) for row in range(3)}
     header = ("", "origin", *(f"column {n} of many" for n in range(4)), "statement")
@@ -210,18 +193,7 @@ def test_terminal_breaks_no_number(
     for name, cells in scores.items():
         (line,) = (line for line in lines if line.split("published")[0].strip() == name)
         assert all(cell in line for cell in cells)
-    assert (max(map(len, lines)) <= int(columns)) == (columns == "200")
-
-
-def test_pipe_is_wide_without_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    sentence = "word " * 25 + "end"
-    for columns, width in (("", 200), ("50", 50)):
-        monkeypatch.setenv("COLUMNS", columns)
-        render_line(sentence)
-        render(View("t", ("a", "b"), ((sentence, "1"),), align="ll"))
-        lines = capsys.readouterr().out.splitlines()
-        assert (lines[0] == sentence) == any(sentence in line for line in lines[1:]) == (width == 200)
-        assert max(map(len, lines)) <= width
+    assert (max(map(len, lines)) <= int(columns or 200)) == (columns in ("", "200"))
 
 
 def test_headlines_have_effects_per_scale() -> None:

@@ -164,15 +164,7 @@ ELSEWHERE = {
 """Fields that are tested in another way."""
 
 
-EVALUATION_FIELDS = {
-    "suite",
-    "context_seed",
-    "num_test_contexts",
-    "test_contexts",
-    "measure",
-    "protocol",
-    "rerank_depth",
-}
+EVALUATED = {"suite", "context_seed", "num_test_contexts", "test_contexts", "measure", "protocol", "rerank_depth"}
 """Fields that training does not depend on."""
 
 
@@ -184,7 +176,7 @@ def assert_ids_differ(run: Run, other: Run, name: str) -> None:
     """Two values of a field give two ids, and two ids of the training run if training depends on the field."""
     assert getattr(run, name) != getattr(other, name)
     assert run_id(run) != run_id(other)
-    assert (get_training_id(run) == get_training_id(other)) == (name in EVALUATION_FIELDS)
+    assert (get_training_id(run) == get_training_id(other)) == (name in EVALUATED)
 
 
 @pytest.mark.usefixtures("shared_home")

@@ -120,12 +120,6 @@ def test_declarations_list_what_is_valid(declare: Callable[[], object], message:
         declare()
 
 
-def test_grid_is_every_combination_once() -> None:
-    runs = grid(base("desk"), batch_size=(64, 128), seed=(0, 1, 2), start="random")
-    assert len(set(runs)) == 6
-    assert {run.start for run in runs} == {"random"}
-
-
 def test_run_has_only_plain_values() -> None:
     assert all(isinstance(value, str | int | float | bool | None) for value in asdict(base("large")).values())
     assert isinstance(scales.SCALES, MappingProxyType)

@@ -395,14 +395,7 @@ def test_parts_count_once_in_intervals(records: list[Record]) -> None:
 
 EFFECTS = json.loads(Path(__file__).with_name("effects.json").read_text())
 """Printed effects and their seeds, by scale and claim, from before the current judge."""
-RESTATED = {
-    "T1.k",
-    "F2.a",
-    *(f"F3.{letter}" for letter in "abcd"),
-    "F4.a",
-    *(f"F9.{letter}" for letter in "abcd"),
-    "F12.a",
-}
+RESTATED = {"T1.k", "F2.a", "F4.a", "F12.a", *(f"F{number}.{letter}" for number in (3, 9) for letter in "abcd")}
 """Claims that have compared something else since then."""
 
 

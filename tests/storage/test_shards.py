@@ -1,6 +1,5 @@
 """Stages in shards: the joined files equal those built at once, and damaged or outdated shards are refused."""
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from repro.storage.shards import (
 )
 from repro.storage.stages import STAGE_FILE, Sharding, Stage
 from tests.batches.test_surrogate import Listed
+from tests.storage.test_stages import replace_silently
 
 KINDS = ("tokens", "embeddings", "keys")
 
@@ -118,9 +118,7 @@ def test_damaged_shard_is_not_joined(own_home: Path) -> None:
     stage, _ = make_stage()
     shard = list_shards(stage, 2)[1]
     file = shard.build() / "some"
-    before = file.stat()
-    file.write_text("part 3")
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    replace_silently(file, b"part 3")
     with pytest.raises(ValueError, match=r"2-of-2/some is not the file that was made"):
         merge_shards(stage, 2).build()
     assert not stage.is_built

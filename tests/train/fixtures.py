@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch.multiprocessing as mp
 
 from repro.data.tokens import Tokens
 from repro.model.contextual import Model
+from repro.spec import Run
 from repro.train.checkpoint import read_metrics
 from repro.train.feed import Filtered, TrainData
 from repro.train.setup import TrainSettings
@@ -60,6 +62,18 @@ def make_small_data(*, num_hard: int = 0, seed: int = 0) -> TrainData:
         rows = np.random.default_rng(3).integers(0, NUM_PAIRS, (NUM_PAIRS, num_hard))
         data = replace(data, filter=None, negative_rows_NH=rows)
     return data
+
+
+def make_filter_inputs(run: Run, surrogate: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> SimpleNamespace:
+    """Return what `build_filter` reads: the vectors per side (N, D) of the surrogate and of another filter model."""
+    return SimpleNamespace(
+        run=run,
+        document_keys=np.arange(len(surrogate["document"])),
+        embeddings=surrogate.__getitem__,
+        filter_embeddings=other.__getitem__,
+        document_embeddings=lambda of_filter=False: (other if of_filter else surrogate)["document"],
+        **dict.fromkeys(("given_negatives", "negatives", "known_positives")),
+    )
 
 
 def make_settings(**changes: object) -> TrainSettings:

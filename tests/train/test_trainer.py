@@ -22,20 +22,14 @@ from repro.train.checkpoint import METRICS_FILE
 from repro.train.setup import build_filter, check_model
 from repro.train.summary import open_scalars, summarise
 from tests.commands import ignore
+from tests.train.fixtures import make_filter_inputs
 
 
 def test_difficulty_is_sampled_at_paper_scales() -> None:
     """If its vectors serve nothing else, they are read for all batches of every hundredth step."""
     run, vectors = base("small", sampler="cluster", cluster_size=512, batches_a_step=2), np.eye(8, dtype=np.float32)
-    inputs = SimpleNamespace(
-        run=run,
-        document_keys=np.arange(8),
-        embeddings=lambda side: vectors,
-        document_embeddings=lambda of_filter=False: vectors,
-        filter_embeddings=lambda side: vectors,
-        negatives=None,
-        known_positives=None,
-    )
+    sides = dict.fromkeys(("query", "document"), vectors)
+    inputs = make_filter_inputs(run, sides, sides)
     compute = build_filter(inputs)
     is_measured = [compute(np.arange(8), number).difficulty is not None for number in range(202)]
     assert [number for number, measured in enumerate(is_measured) if measured] == [0, 1, 200, 201]
