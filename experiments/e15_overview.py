@@ -7,7 +7,6 @@ from repro.spec import Experiment, Figure, Row, Run, base, pick
 SHAPE = {"measure": "shape", "architecture": "none"}
 FIRST, SECOND, DATA = "#dbe9f4", "#f4e3cf", "#f2f2f2"
 INK = "#262626"
-ON_COLOUR = "#010101"  # figures.theme keeps this ink dark, like the boxes light, on dark pages
 
 
 def runs(scale: str) -> tuple[Run, ...]:
@@ -26,7 +25,7 @@ def draw_overview(frame: Any, axes: Any) -> None:
     axes.axis("off")
     for x, y, colour, lines in _list_boxes(size):
         box = {"boxstyle": "square,pad=0.8", "facecolor": colour, "edgecolor": INK}
-        style = {"ha": "center", "va": "center", "color": ON_COLOUR, "size": "small", "linespacing": 1.5}
+        style = {"ha": "center", "va": "center", "color": INK, "size": "small", "linespacing": 1.5}
         axes.text(x, y, "\n".join(lines), bbox=box, **style)
     for start, end in ARROWS:
         axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.4})

@@ -80,6 +80,7 @@ def draw_cells(values: pd.DataFrame, axes: Axes, decimals: int, sign: str = "", 
     label_values(axes, list(values.columns), [column + 0.5 for column in range(values.shape[1])])
     axes.set_yticks(np.arange(len(values)) + 0.5, [format_value(value) for value in values.index], rotation=0)
     axes.set(xlabel="", ylabel="")
+    axes.grid(False)
     mesh: QuadMesh = axes.collections[0]
     return mesh
 

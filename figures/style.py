@@ -184,11 +184,11 @@ def write_note(figure: Figure, note: str) -> None:
 
 
 def write_svg(figure: Figure) -> str:
-    """Return a figure as SVG text and close it. The same figure gives the same text."""
+    """Return a figure as SVG text without spaces at line ends, and close it. The same figure gives the same text."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
-    return buffer.getvalue()
+    return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
 
 
 def save_figure(figure: Figure, frame: pd.DataFrame, path: Path, *, with_png: bool = True) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
-from repro.report.gallery import FIELDS, compute_digest, get_picture_path, is_current, iter_gallery_figures
+from repro.report.gallery import FIELDS, compute_digest, get_picture_path, iter_gallery_figures
 from repro.spec import Figure
 from repro.spec.artefact import PAPERS
 from repro.spec.registry import find_experiment
@@ -62,42 +62,27 @@ def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Map
 
 
 def make_gallery_pictures() -> dict[Path, str]:
-    """Return the SVG text of every figure of the results page in the light and dark themes, by path.
-
-    Current pictures are read, not drawn again.
-    """
-    texts: dict[Path, str] = {}
-    for _, figure, scale, rows in iter_gallery_figures(*PAPERS):
-        digest = compute_digest(figure, rows, scale)
-        paths = {theme: get_picture_path(figure.name, theme) for theme in ("light", "dark")}
-        if all(is_current(path, digest) for path in paths.values()):
-            texts |= {path: path.read_text(encoding="utf-8") for path in paths.values()}
-            continue
-        from figures.theme import recolour
-
-        svg = draw_new_svg(figure, scale, "published", rows)
-        for theme, path in paths.items():
-            lines = recolour(svg, theme).splitlines()
-            texts[path] = "\n".join(line.rstrip() for line in lines) + f"\n<!-- rows {digest} -->\n"
-    return texts
+    """Return the SVG text of every figure of the results page, by path."""
+    return {
+        get_picture_path(figure.name): draw_svg(figure, scale, "published", rows)
+        for _, figure, scale, rows in iter_gallery_figures(*PAPERS)
+    }
 
 
 def draw_svg(figure: Figure, scale: str, origin: str, rows: Rows) -> str:
-    """Return a figure as SVG text: the committed picture of the results page if it shows the same, else a new one."""
-    path = get_picture_path(figure.name, "light")
-    if origin == "published" and is_current(path, compute_digest(figure, rows, scale)):
-        return path.read_text(encoding="utf-8")
-    return draw_new_svg(figure, scale, origin, rows)
+    """Return a figure as SVG text: the committed picture of the results page if it shows the same, else a new one.
 
-
-def draw_new_svg(figure: Figure, scale: str, origin: str, rows: Rows) -> str:
-    """Return a figure as SVG text. The same rows give the same text. Raises ValueError if it cannot be drawn."""
+    The same rows give the same text. Raises ValueError if it cannot be drawn.
+    """
+    path, marker = get_picture_path(figure.name), f"<!-- rows {compute_digest(figure, rows, scale)} -->\n"
+    if origin == "published" and path.is_file() and (text := path.read_text(encoding="utf-8")).endswith(marker):
+        return text
     use_headless_backend()
     from figures.draw import Picture, plot
     from figures.style import write_svg
 
     drawing, _ = plot(rows, Picture(**describe_picture(figure, scale, origin, rows)), name=figure.name)
-    return write_svg(drawing)
+    return write_svg(drawing) + marker
 
 
 def use_headless_backend() -> None:

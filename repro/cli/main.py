@@ -320,7 +320,7 @@ def report(
         make_scale_report(name, track_progress(experiments(), name), draw_svg)
         for name in [get_scale(name).name for name in scale or HEADLINE_SCALES]
     )
-    print_line(f"written: {write_report(out, scales, draw_front_gains()['light'])}")
+    print_line(f"written: {write_report(out, scales, draw_front_gains())}")
 
 
 @app.command()

@@ -20,6 +20,7 @@ from repro.storage.paths import CHECKOUT
 from repro.text import count_noun, format_spans
 
 FRONT_TABLE, FRONT_SCALE = "table1_unfiltered", "mini"
+FRONT_PICTURE = CHECKOUT / "experiments" / "pictures" / f"{FRONT_TABLE}.svg"
 """The table and scale of the picture on the front page and at the top of the report."""
 GAINS_COLUMN = "NDCG@10"
 
@@ -33,7 +34,9 @@ def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
     from repro.cli.figures import make_gallery_pictures
     from repro.report.markdown_pages import regenerate_pages
 
-    texts = {**regenerate_pages(judged), **make_front_pictures(), **make_gallery_pictures()}
+    texts = {**regenerate_pages(judged), **make_gallery_pictures()}
+    if front_picture := draw_front_gains():
+        texts[FRONT_PICTURE] = front_picture
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'was updated'}", file=sys.stderr)
@@ -51,17 +54,8 @@ def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
     return bool(changed or missing)
 
 
-def make_front_pictures() -> dict[Path, str]:
-    """Return the SVG text of the front page's picture in its light and dark theme, by path.
-
-    The result is empty while records are missing.
-    """
-    folder = CHECKOUT / "experiments" / "pictures"
-    return {folder / f"{FRONT_TABLE}-{theme}.svg": text for theme, text in draw_front_gains().items()}
-
-
-def draw_front_gains() -> dict[str, str]:
-    """Return the picture of the gain of each row of the front page's table, as SVG text by theme.
+def draw_front_gains() -> str:
+    """Return the picture of the gain of each row of the front page's table, as SVG text.
 
     The result is empty while records are missing. The first claim about the rows at this scale names the seeds.
     """
@@ -76,17 +70,15 @@ def draw_front_gains() -> dict[str, str]:
     seeds = claim.declared_seeds(FRONT_SCALE) if claim else ()
     baseline, rows = list_gain_rows(table, GAINS_COLUMN, runs, load_records(runs, "published"), seeds)
     if not rows:
-        return {}
+        return ""
     from repro.cli.figures import use_headless_backend
 
     use_headless_backend()
     from figures.gains import gains_svg
-    from figures.theme import THEMES, recolour
 
     title = f"Table 1 without the filter at scale {FRONT_SCALE}: what each row gains"
     x_label = f"points of {GAINS_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
-    svg = gains_svg(rows, title=title, x_label=x_label)
-    return {theme: recolour(svg, theme) for theme in THEMES}
+    return gains_svg(rows, title=title, x_label=x_label)
 
 
 def make_golden(experiment: Experiment) -> Path:

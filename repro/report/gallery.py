@@ -1,7 +1,7 @@
 """Results page and its pictures: for each experiment the picture or table, the finding, the command and the claims.
 
-Pictures are committed as SVG for light and dark pages. Each stores a digest of its rows, so that a test can check
-whether it is current without drawing it.
+Pictures are committed as SVG. Each stores a digest of its rows, so that a test can check whether it is current without
+drawing it.
 """
 
 from __future__ import annotations
@@ -78,14 +78,9 @@ def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]], scale: str
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def get_picture_path(name: str, theme: str, folder: Path = CHECKOUT) -> Path:
+def get_picture_path(name: str) -> Path:
     """Return the path of the committed picture of a figure."""
-    return folder / PICTURES / f"{name}-{theme}.svg"
-
-
-def is_current(path: Path, digest: str) -> bool:
-    """Return whether a committed picture was drawn from rows with this digest."""
-    return path.is_file() and f"<!-- rows {digest} -->" in path.read_text(encoding="utf-8")
+    return CHECKOUT / PICTURES / f"{name}.svg"
 
 
 def make_gallery(paper: str = MAIN) -> str:
@@ -144,20 +139,12 @@ def make_section(
         yield findings[experiment.number]
     for artefact in experiment.artefacts:
         if isinstance(artefact, Figure) and artefact.name in scales:
-            yield make_picture(artefact, format_title(experiment, artefact), scales[artefact.name])
+            title = format_title(experiment, artefact)
+            yield f"![{title} ({scales[artefact.name]})](pictures/{artefact.name}.svg)"
     if not any(isinstance(artefact, Figure) for artefact in experiment.artefacts):
         yield from make_first_tables(experiment, is_main=is_main)
     claims = ", ".join(claim.id for claim in experiment.claims)
     yield f"`python -m repro.{experiment.artefact_names[0]}`" + (f" · claims {claims}" if claims else "")
-
-
-def make_picture(figure: Figure, title: str, scale: str) -> str:
-    """Return the Markdown of one picture for light and dark pages."""
-    name = figure.name
-    return (
-        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="pictures/{name}-dark.svg">\n'
-        f'  <img alt="{title} ({scale})" src="pictures/{name}-light.svg">\n</picture>'
-    )
 
 
 def make_first_tables(experiment: Experiment, *, is_main: bool) -> Iterator[str]:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from figures.gains import gains_svg
-from figures.theme import recolour
 from repro.records.store import read_records, write_record
 from repro.report.gallery import list_gain_rows
 from repro.report.markdown_pages import LEDGERS
@@ -87,4 +86,3 @@ def test_picture_shows_mean_gains() -> None:
     svg = gains_svg(rows, title="t", x_label="points")
     assert svg == gains_svg(rows, title="t", x_label="points")
     assert {"a: +2.5 (paper +1.5)", "b: −1.0", "c: +0.0"} <= set(list_texts(svg))
-    assert set(list_texts(recolour(svg, "dark"))) == set(list_texts(svg))
