@@ -5,6 +5,7 @@ from typing import Any
 
 from experiments.companions.e31_prefixes import ALL, NESTED, WIDTHS, plain
 from experiments.companions.e52_classification import SEEDS
+from experiments.shared import MEAN_OF_SEEDS
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
 DISAGREEMENT = NESTED | {"measure": "disagreement"}
@@ -16,47 +17,26 @@ def runs(scale: str) -> tuple[Run, ...]:
     return grid(plain(scale), measure="disagreement", nested_sizes=ALL[scale], seed=SEEDS[scale])
 
 
-OUTCOMES = {
-    "relevant": ("relevant", "#21918c"),
-    "collection": ("right collection", "#90d743"),
-    "family": ("right family", "#b5a000"),
-    "elsewhere": ("another family", "#440154"),
-}
-"""The kinds of first documents, from the best to the worst, with their colours."""
-
-
-def draw_outcomes(frame: Any, axes: Any) -> None:
-    """Draw a stacked bar per width: the shares of what queries find first."""
-    shares = frame.pivot_table(index="part1", columns="part2", values="value")
-    shares.index = shares.index.str.removeprefix("width").astype(int)
-    shares = shares.sort_index()
-    bottom = 0 * shares["relevant"]
-    for name, (label, colour) in OUTCOMES.items():
-        axes.bar(range(len(shares)), shares[name], bottom=bottom, color=colour, label=label, width=0.8)
-        bottom = bottom + shares[name]
-    axes.set_xticks(range(len(shares)), [str(width) for width in shares.index])
-    axes.set_ylim(0, 100)
-    axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
-
-
 FIGURE = Figure(
     name="mrl_figure9",
     title="The first document of a query, by width",
     caption=(
         "Share of the queries whose first document is relevant, another document of the same collection, of another "
-        "collection of the same family, or of another family, by the number of dimensions used in the search. All "
-        "documents of the suite are searched together. Means over seeds. The paper shows examples of images."
+        "collection of the same family, or of another family (elsewhere), by the number of dimensions used in the "
+        "search. 'regained' queries find a relevant document at this width but not with the whole vector. All documents "
+        f"of the suite are searched together. {MEAN_OF_SEEDS} The paper shows examples of images."
     ),
-    kind="own",
-    points="{suite}+*/mean/*",
-    parts=("width", "first document"),
+    kind="lines",
+    points="{suite}/mean/*",
     x="part1",
     y="value",
+    hue="part2",
     x_label="dimensions used in the search",
     y_label="share of the queries (%)",
     factor=100,
-    series=(Row(label="nested", runs=pick(**DISAGREEMENT)),),
-    draw=draw_outcomes,
+    x_is_log=True,
+    parts=("width", "first document"),
+    series=(Row(label="nested", runs=pick(**DISAGREEMENT), context="width*"),),
 )
 
 
