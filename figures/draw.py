@@ -38,7 +38,7 @@ class Picture:
     heat map shows the column `cell`, labelled `cell_label`, and frames the clear best of a row. `mark` gives dots their
     shape. `is_panelled` draws each series of a scatter in its own panel. `is_paired` draws lines as differences from their
     first x at the same seed, which removes what seeds share. `own` draws a picture of no common kind from
-    the same rows. The title states the result, and the subtitle describes the data.
+    the same rows. The title states the result, and the subtitle, which describes the data, opens the note.
     """
 
     kind: str
@@ -60,13 +60,13 @@ class Picture:
     """Draw the frame and optionally return a note, the small print under the picture."""
 
 
-def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture, *, with_png: bool = True) -> Path:
-    """Write path.svg, path.png (which doubles the time) and path.csv. Return the path of the SVG.
+def draw(rows: Sequence[Mapping[str, Any]], path: Path, picture: Picture) -> Path:
+    """Write path.svg, path.png and path.csv. Return the path of the SVG.
 
     Raises ValueError for an unknown kind or no rows.
     """
     figure, frame = plot(rows, picture, name=path.name)
-    save_figure(figure, frame, path, with_png=with_png)
+    save_figure(figure, frame, path)
     return path.with_suffix(".svg")
 
 
@@ -80,8 +80,8 @@ def plot(
     if picture.own is None and not rows:
         raise ValueError(f"nothing to draw for {name}: no record has its values")
     figure, note = _draw_kind(frame, picture)
-    write_note(figure, note)
-    write_title(figure, picture.title, picture.subtitle)
+    write_note(figure, "; ".join(filter(None, (picture.subtitle, note))))
+    write_title(figure, picture.title)
     return figure, frame
 
 

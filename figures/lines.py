@@ -13,7 +13,7 @@ from figures.style import DASHES, MARKERS, format_fixed, label_values, make_pale
 MIN_LINE_POINTS = 3
 """Fewer points have no trend to see. They are not joined, and each has a bar instead of a band."""
 MAX_REFERENCE_DISTANCE = 2.0
-"""Distance, in ranges of the lines, beyond which a reference is drawn at the edge of the axes."""
+"""Distance, in ranges of the lines, beyond which a reference is not drawn."""
 
 
 def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -> str:
@@ -28,7 +28,6 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     groups = list(dict.fromkeys(frame[group]))
     counts: list[int] = []
     references: list[tuple[pd.DataFrame, str, dict[str, Any]]] = []
-    extremes: list[float] = []
     for index, (name, colour) in enumerate(zip(groups, make_palette(len(groups)), strict=True)):
         members = frame[frame[group] == name]
         style: dict[str, Any] = {"color": colour, "dashes": DASHES[index % len(DASHES)] or (1, 0)}
@@ -47,9 +46,8 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
         else:
             axes.vlines(line_positions, summary["low"], summary["high"], color=colour)
         counts += list(summary["n"])
-        extremes += [float(summary["low"].min()), float(summary["high"].max())]
     for members, name, style in references:
-        counts += _draw_level(members, axes, y, name, style, extremes)
+        counts += _draw_level(members, axes, y, name, style)
     label_values(axes, values, positions)
     place_legend_above(axes)
     if not counts:
@@ -57,26 +55,19 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     return describe_interval(counts, "bands" if len(values) >= MIN_LINE_POINTS else "bars")
 
 
-def _draw_level(
-    members: pd.DataFrame, axes: Axes, y: str, name: str, style: dict[str, Any], extremes: list[float]
-) -> list[int]:
+def _draw_level(members: pd.DataFrame, axes: Axes, y: str, name: str, style: dict[str, Any]) -> list[int]:
     """Draw a reference as a level line with its band and return its number of seeds if it has a band.
 
-    `extremes` are the lowest and highest values of the lines. A reference far outside them would flatten the lines. It
-    is drawn as an arrowhead at the edge instead, and its value is written in the legend.
+    A reference far outside the lines would flatten them. It only has its value in the legend.
     """
     summary = summarise_seeds(members.assign(level=0), "level", y).loc[0]
-    count = int(summary["n"])
-    mean = float(summary["mean"])
-    label_count = format_counts([count])
-    low, high = (min(extremes), max(extremes)) if extremes else (mean, mean)
-    if max(low - mean, mean - high) > MAX_REFERENCE_DISTANCE * (high - low) > 0:
-        side, height, marker = ("below", 0.03, "v") if mean < low else ("above", 0.97, "^")
-        label = f"{name}: {format_fixed(mean, 1)}, {side} the axis ({label_count})"
-        arrow: dict[str, Any] = {"marker": marker, "linestyle": "none", "color": style["color"], "markersize": 7}
-        axes.plot([0.97], [height], transform=axes.transAxes, label=label, **arrow)
-        return []
-    axes.axhline(mean, label=f"{name} ({label_count})", **style)
-    if summary["high"] > summary["low"]:
+    count, mean = int(summary["n"]), float(summary["mean"])
+    low, high = axes.get_ylim()
+    is_far = max(low - mean, mean - high) > MAX_REFERENCE_DISTANCE * (high - low)
+    place = f": {format_fixed(mean, 1)}, {'below' if mean < low else 'above'} the axis" if is_far else ""
+    axes.axhline(mean, label=f"{name}{place} ({format_counts([count])})", **style)
+    if is_far:
+        axes.set_ylim(low, high)
+    elif summary["high"] > summary["low"]:
         axes.axhspan(summary["low"], summary["high"], color=style["color"], alpha=0.12, linewidth=0)
     return [count] if count > 1 else []

@@ -17,7 +17,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, Locator, NullFormatter
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p", "h")
@@ -38,9 +37,8 @@ NOTE_LETTERS_PER_INCH = 14
 GREY = "#595959"
 MINUS = "\N{MINUS SIGN}"
 """The same sign as matplotlib writes on axes."""
-TITLE_POINTS, SUBTITLE_POINTS, LINE_HEIGHT, POINTS_PER_INCH = 11, 8.5, 1.4, 72
-TITLE_MARGIN, LEFT_MARGIN = 0.06, 0.1
-"""Inches above a title, and left of titles and notes."""
+TITLE_POINTS, TITLE_LINE_HEIGHT, LEFT_MARGIN = 11, 0.22, 0.1
+"""Size of a title, and in inches the height of its lines and the space left of titles and notes."""
 SETTINGS = {
     "svg.hashsalt": "figure",
     "svg.fonttype": "none",  # text stays text: searchable, selectable and accessible
@@ -155,24 +153,12 @@ def write_powers(axis: Axis, locator: Locator | None = None) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def write_title(figure: Figure, title: str, subtitle: str = "") -> None:
-    """Write the title at the top left, and below it in small print scale, source of the records and number of seeds.
-
-    The figure grows by the height of the text, so that panels keep their size.
-    """
-    line_length = int(figure.get_figwidth() * TITLE_LETTERS_PER_INCH)
-    lines: list[tuple[str, float, str]] = [(line, TITLE_POINTS, INK) for line in textwrap.wrap(title, line_length)]
-    lines += [(line, SUBTITLE_POINTS, GREY) for line in textwrap.wrap(subtitle, int(1.25 * line_length))]
+def write_title(figure: Figure, title: str) -> None:
+    """Write the title at the top left. The figure grows by the height of the text, so that panels keep their size."""
     width, height = figure.get_size_inches()
-    text_height = sum(LINE_HEIGHT * points / POINTS_PER_INCH for _, points, _ in lines) + TITLE_MARGIN * bool(lines)
-    figure.set_size_inches(width, height + text_height)
-    layout = figure.get_layout_engine()
-    assert isinstance(layout, ConstrainedLayoutEngine), "a figure of make_axes() has this layout"
-    layout.set(rect=(0, 0, 1, height / (height + text_height)))
-    top = height + text_height - TITLE_MARGIN
-    for line, points, colour in lines:
-        figure.text(LEFT_MARGIN / width, top / (height + text_height), line, va="top", fontsize=points, color=colour)
-        top -= LINE_HEIGHT * points / POINTS_PER_INCH
+    lines = textwrap.wrap(title, int(width * TITLE_LETTERS_PER_INCH))
+    figure.set_size_inches(width, height + TITLE_LINE_HEIGHT * len(lines))
+    figure.suptitle("\n".join(lines), x=LEFT_MARGIN / width, ha="left", fontsize=TITLE_POINTS)
 
 
 def write_note(figure: Figure, note: str) -> None:
@@ -191,15 +177,12 @@ def write_svg(figure: Figure) -> str:
     return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
 
 
-def save_figure(figure: Figure, frame: pd.DataFrame, path: Path, *, with_png: bool = True) -> None:
+def save_figure(figure: Figure, frame: pd.DataFrame, path: Path) -> None:
     """Write path.svg, path.png and the plotted data as path.csv. The same data gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    # An older PNG would not match the new files.
-    path.with_suffix(".png").unlink(missing_ok=True)
-    if with_png:
-        # Layout takes long, so the PNG reuses the layout of the SVG.
-        figure.set_layout_engine("none")
-        figure.savefig(path.with_suffix(".png"), dpi=150)
+    # Layout takes long, so the PNG reuses the layout of the SVG.
+    figure.set_layout_engine("none")
+    figure.savefig(path.with_suffix(".png"), dpi=150)
     frame.to_csv(path.with_suffix(".csv"), index=False, lineterminator="\n")
     plt.close(figure)

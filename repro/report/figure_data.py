@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from statistics import fmean
 from typing import Any
@@ -13,7 +13,7 @@ from repro.records.store import Record
 from repro.report.names import format_heading, list_claims
 from repro.report.tables import format_no_records_note, get_metric_path
 from repro.report.view import View, format_mean, format_spread_note
-from repro.spec import FIELDS, Figure, Row, Run, RunFilter
+from repro.spec import FIELDS, Figure, Row, Run
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import artefacts
 from repro.text import ABSENT, count_noun, format_suggestion
@@ -32,19 +32,22 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
     A row has a column per axis, under the name of the axis, and the columns "series", "seed", "record" and "setting".
     Runs that differ only in their seed share one setting. An axis is a field of the run or a metric path, which may
     contain {suite} and {part1}. For a figure with `points`, it may also be part1, part2, …, or "value". A record gives no
-    row if its partner for x (`x_of`) or the series that is subtracted (`minus`) has no record.
+    row if that of x (`x_of`) or the series that is subtracted (`minus`) has no record.
 
     Raises:
         ValueError: if a record lacks a metric, or the series that is subtracted has two values at a point.
     """
     by_run = {record.run: record for record in records}
     recorded = [by_run[run] for run in dict.fromkeys(runs) if run in by_run]
-    find_x_record = _make_partner_finder(figure.x_of, records)
+    x_of = figure.x_of
+    x_record = next((record for record in records if x_of is not None and x_of.matches(record.run)), None)
+    if x_of is not None and x_record is None:
+        return []
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
-        series_rows = _iter_series_rows(figure, series, recorded, find_x_record)
+        series_rows = _iter_series_rows(figure, series, recorded, x_record)
         if series.minus is not None:
-            others = _iter_series_rows(figure, series.minus, recorded, find_x_record)
+            others = _iter_series_rows(figure, series.minus, recorded, x_record)
             is_reference = dict(series.minus.runs.wanted).get("architecture") in REFERENCES
             series_rows = _subtract(figure, series_rows, others, has_seeds=not is_reference)
         rows += series_rows
@@ -52,11 +55,11 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
 
 
 def _iter_series_rows(
-    figure: Figure, series: Row, records: Sequence[Record], find_x_record: Callable[[Record], Record | None]
+    figure: Figure, series: Row, records: Sequence[Record], x_record: Record | None
 ) -> Iterator[dict[str, Any]]:
     for record in records:
-        if series.runs.matches(record.run) and (x_record := find_x_record(record)) is not None:
-            yield from _iter_record_rows(figure, series, record, x_record)
+        if series.runs.matches(record.run):
+            yield from _iter_record_rows(figure, series, record, x_record or record)
 
 
 def _subtract(
@@ -85,19 +88,6 @@ def _subtract(
         if part not in values[place]:
             raise ValueError(f"{figure.name}: no value to subtract from {row['series']!r} at {(*place, *part)}")
         yield {**row, column: row[column] - values[place][part]}
-
-
-def _make_partner_finder(pick: RunFilter | None, records: Sequence[Record]) -> Callable[[Record], Record | None]:
-    """Return a function that maps a record to its partner under a pick.
-
-    The partner has the same seed. If no record has this seed, it is the first one. Without a pick it is the record
-    itself.
-    """
-    if pick is None:
-        return lambda record: record
-    partners = [record for record in records if pick.matches(record.run)]
-    by_seed = {record.run.seed: record for record in reversed(partners)}
-    return lambda record: by_seed.get(record.run.seed, partners[0] if partners else None)
 
 
 def series_at(figure: Figure, runs: Sequence[Run]) -> list[Row]:
@@ -170,7 +160,7 @@ def _get_value(figure: Figure, name: str, series: Row, record: Record, point: di
             return point[name] * factor
         return int(point[name]) if name == figure.x and str(point[name]).isdecimal() else point[name]
     if name in FIELDS:
-        return None if record.run.architecture in REFERENCES else getattr(record.run, name)
+        return _get_field(record.run, name)
     if figure.points and (name == figure.points or name == figure.points.rpartition("*")[2].lstrip("/")):
         return point["value"] * factor
     path = get_metric_path(name, record.run, series.context)
@@ -187,27 +177,34 @@ def _get_value(figure: Figure, name: str, series: Row, record: Record, point: di
     return record.metrics[path] * factor
 
 
+def _get_field(run: Run, name: str) -> Any:
+    return None if run.architecture in REFERENCES else getattr(run, name)
+
+
 def make_figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Record], yours: Sequence[Record]) -> View:
     """Return a figure as a table of means over seeds per axis position, or of single dots for a scatter plot."""
-    by_source = {"published": published, "yours": yours}
-    rows = {source: list_figure_rows(figure, runs, records) for source, records in by_source.items() if records}
-    return make_rows_view(figure, runs, rows)
-
-
-def make_rows_view(figure: Figure, runs: Sequence[Run], rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> View:
-    """Return the same table from plotted rows, which are grouped by source ("published" or "yours")."""
     position_columns, value_column = _get_position_columns(figure), get_value_column(figure)
     labels = [format_column_label(figure, name) for name in position_columns]
     header = ("series", *labels, "origin", "seeds", format_column_label(figure, value_column))
+    fields = [index for index, name in enumerate(position_columns, 1) if name in FIELDS]
+    wanted_seeds: dict[tuple[str, ...], set[int]] = {}
+    for series in series_at(figure, runs):
+        for run in filter(series.runs.matches, runs):
+            place = (
+                series.label,
+                *(format_axis_text(_get_field(run, position_columns[index - 1])) for index in fields),
+            )
+            wanted_seeds.setdefault(place, set()).add(run.seed)
     lines: list[tuple[str, ...]] = []
-    for source, source_rows in rows.items():
+    for source, records in (("published", published), ("yours", yours)):
         cells: dict[tuple[str, ...], dict[int, list[float]]] = {}
-        for row in source_rows:
+        for row in list_figure_rows(figure, runs, records):
             position = (row["series"], *(format_axis_text(row[name]) for name in position_columns))
             cells.setdefault(position, {}).setdefault(row["seed"], []).append(row[value_column])
         for position in _sort_positions(cells):
             means = list(map(fmean, cells[position].values()))
-            lines.append((*position, source, str(len(means)), format_mean(means, _choose_decimals(figure, means))))
+            seeds = f"{len(means)}/{len(wanted_seeds[position[0], *(position[index] for index in fields)])}"
+            lines.append((*position, source, seeds, format_mean(means, _choose_decimals(figure, means))))
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
     notes = format_spread_note(lines) if lines or not runs else (format_no_records_note(figure.name, runs[0].scale),)
     return View(title, header, tuple(lines), notes, "l" * (len(header) - 2) + "rr")

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from repro.report.artefacts import RECORD_WORDS
 from repro.report.markdown_pages import HEADLINE_SCALES, judge_results, make_headlines_view, read_summary
 from repro.report.sections import ScaleReport
-from repro.report.tables import INTERVAL_NOTE, format_summary_line
+from repro.report.tables import INTERVAL_NOTE, LEDGER_HEADER, format_claim_row, format_summary_line
 from repro.spec.artefact import PAPERS
 from repro.spec.identity import format_overrides
 from repro.storage.files import atomic_file
@@ -52,9 +52,11 @@ def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str)
         "origin": RECORD_WORDS.__getitem__,
         "words": lambda record: format_overrides(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),
-        "summary": lambda lines: format_summary_line([line.judged for line in lines]),
+        "summary": format_summary_line,
+        "cells": lambda judged: dict(zip(LEDGER_HEADER, format_claim_row(judged), strict=True)),
     }
-    judged = {part.scale.name: [line.judged for line in part.lines] for part in scales}
+    judged = {part.scale.name: part.verdicts for part in scales}
+    sections = [section for part in scales for section in part.sections]
     introduction, sentences = read_summary()
     return environment.get_template(TEMPLATE).render(
         introduction=render_inline_markdown(introduction),
@@ -65,7 +67,8 @@ def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str)
         titles_of_unjudged=TITLES_OF_UNJUDGED,
         intervals=INTERVAL_NOTE,
         scales=scales,
-        num_records=len({record.path for part in scales for each in part.sections for _, record in each.records}),
+        artefacts={judged.claim.id: section.artefact.name for section in sections for judged in section.verdicts},
+        num_records=len({record.path for section in sections for _, record in section.records}),
     )
 
 

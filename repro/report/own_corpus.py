@@ -20,7 +20,6 @@ from repro.spec.start import MINILM_TOKENS
 from repro.text import ABSENT, count_noun, format_number
 
 MIN_QUERIES = 50
-CHART_WIDTH = 40
 WHITENED = ", whitened"
 """End of the name of a system whose vectors are whitened by the corpus."""
 
@@ -61,26 +60,20 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
     lines.append(f"NDCG@10 with its 95 % interval, {counts}:")
     return [
         *lines,
-        *_draw_chart(sorted(systems, key=lambda system: -system.mean)),
+        *_list_scores(sorted(systems, key=lambda system: -system.mean)),
         *_list_notes(references),
         *_list_hints(best, better),
         *_list_commands(systems),
     ]
 
 
-def _draw_chart(systems: Sequence[System]) -> list[str]:
-    """Return a line per system: its score, its interval, and both drawn on a common axis, for example ├──●──┤."""
-    intervals = [system.interval() for system in systems]
-    ends = [end for system, bounds in zip(systems, intervals, strict=True) for end in bounds or (system.mean,)]
-    start, scale = min(ends), (CHART_WIDTH - 1) / ((max(ends) - min(ends)) or 1.0)
+def _list_scores(systems: Sequence[System]) -> list[str]:
+    """Return a line per system with its score and interval."""
     width, lines = max(len(system.label) for system in systems), []
-    for system, bounds in zip(systems, intervals, strict=True):
-        low, high = bounds or (system.mean, system.mean)
-        left, middle, right = (round((value - start) * scale) for value in (low, system.mean, high))
-        drawn = [" "] * left + ["─"] * (right - left + 1)
-        drawn[left], drawn[right], drawn[middle] = "├", "┤", "●"
-        interval = ABSENT if bounds is None else f"{format_number(low)} to {format_number(high)}"
-        lines.append(f"  {system.label:<{width}}  {format_number(system.mean):>5}  {interval:<12}  {''.join(drawn)}")
+    for system in systems:
+        bounds = system.interval()
+        interval = ABSENT if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
+        lines.append(f"  {system.label:<{width}}  {format_number(system.mean):>5}  {interval}")
     return lines
 
 

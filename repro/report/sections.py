@@ -8,13 +8,12 @@ from typing import Any
 
 from repro.records.store import Record
 from repro.report.artefacts import RECORDS, judgements, load_records, make_view
-from repro.report.figure_data import list_figure_rows, make_rows_view
-from repro.report.names import COMPANION, find_artefact, format_heading, format_title, split_name
-from repro.report.tables import LEDGER_HEADER, format_claim_row, get_ledger_rank
+from repro.report.figure_data import list_figure_rows
+from repro.report.names import COMPANION, format_heading, format_title, list_claims, split_name
+from repro.report.tables import group_by_paper
 from repro.report.view import View
 from repro.spec import Exhibit, Experiment, Figure, Run, Table
-from repro.spec.artefact import MAIN, PAPERS, get_rows
-from repro.spec.registry import find_paper
+from repro.spec.artefact import PAPERS, get_rows
 from repro.spec.scales import Scale, get_scale
 from repro.statistics.judge import Judgement
 
@@ -24,33 +23,17 @@ Draw = Callable[[Figure, str, str, Rows], str]
 
 
 @dataclass(frozen=True)
-class Line:
-    """One claim of the ledger, its printed cells, and the artefact that it is about."""
-
-    judged: Judgement
-    artefact: str
-
-    @property
-    def cells(self) -> dict[str, str]:
-        """Printed cells by column of the ledger."""
-        return dict(zip(LEDGER_HEADER, format_claim_row(self.judged), strict=True))
-
-
-@dataclass(frozen=True)
 class Section:
-    """Content of the report for one artefact at one scale."""
+    """Content of the report for one artefact at one scale, and the verdicts on the claims about it."""
 
-    name: str
+    experiment: Experiment
+    artefact: Table | Figure | Exhibit
     scale: str
-    title: str
-    caption: str
-    lines: tuple[Line, ...]
+    verdicts: tuple[Judgement, ...]
     view: View
-    is_figure: bool
     pictures: Mapping[str, str]  # a drawn figure as SVG text, by the source of its records
     records: tuple[tuple[str, Record], ...]  # each with its source
     num_asked: int
-    paper: str = MAIN
 
     @property
     def num_published(self) -> int:
@@ -60,13 +43,19 @@ class Section:
     @property
     def heading(self) -> str:
         """Name as the paper writes it, with the suffix in brackets."""
-        return format_heading(self.name)
+        return format_heading(self.artefact.name)
+
+    @property
+    def title(self) -> str:
+        """Title of the artefact, unique within its experiment."""
+        return format_title(self.experiment, self.artefact)
 
     @property
     def order(self) -> tuple[int, int, int]:
         """Sort key in the report: per paper the tables, figures and other artefacts, companion papers last."""
-        kind, number, _ = split_name(COMPANION.sub("", self.name))
-        return (list(PAPERS).index(self.paper), ("Table", "Figure").index(kind) if number else 2, number)
+        kind, number, _ = split_name(COMPANION.sub("", self.artefact.name))
+        place = ("Table", "Figure").index(kind) if number else 2
+        return list(PAPERS).index(self.experiment.paper), place, number
 
 
 @dataclass(frozen=True)
@@ -77,18 +66,14 @@ class ScaleReport:
     sections: tuple[Section, ...]
 
     @property
-    def lines(self) -> list[Line]:
-        """All claims, failures first."""
-        lines = (line for section in self.sections for line in section.lines)
-        return sorted(lines, key=lambda line: get_ledger_rank(line.judged))
+    def verdicts(self) -> list[Judgement]:
+        """The verdicts on all claims."""
+        return [judged for section in self.sections for judged in section.verdicts]
 
     @property
-    def ledgers(self) -> dict[str, list[Line]]:
-        """Claims by the title of their paper, that of this suite first."""
-        ledgers: dict[str, list[Line]] = {title: [] for title in PAPERS.values()}
-        for line in self.lines:
-            ledgers[PAPERS[find_paper(line.judged.claim.id)]].append(line)
-        return {title: lines for title, lines in ledgers.items() if lines or title == PAPERS[MAIN]}
+    def ledgers(self) -> dict[str, list[Judgement]]:
+        """The verdicts by paper, failures first."""
+        return group_by_paper(self.verdicts)
 
 
 def make_scale_report(scale: str, chosen: Iterable[Experiment], draw: Draw) -> ScaleReport:
@@ -104,49 +89,42 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
     """Return a section for each artefact of an experiment. `verdicts` are those on its claims at this scale."""
     runs = tuple(dict.fromkeys(experiment.runs(scale)))
     by_source = {source: load_records(runs, source) for source in RECORDS}
-    lines = [Line(judged, find_artefact(judged.claim.id, experiment.artefact_names)) for judged in verdicts]
     sections = []
     for artefact in experiment.artefacts:
         rows = get_rows(artefact)
         subtracted = [row.minus for row in rows if row.minus is not None]
         selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in (*rows, *subtracted)]
-        expected = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
-        records = [(source, record) for source in RECORDS for record in by_source[source] if record.run in expected]
-        view, pictures = _make_view_and_pictures(artefact, runs, by_source, draw)
+        asked = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
+        claims = list_claims(experiment, artefact.name)
+        view, pictures = make_view(artefact, runs, by_source["published"], by_source["yours"]), {}
+        if isinstance(artefact, Figure):
+            pictures, problems = _draw_pictures(artefact, runs, by_source, draw)
+            view = replace(view, notes=(*view.notes, *problems))
         sections.append(
             Section(
-                name=artefact.name,
-                scale=scale,
-                title=format_title(experiment, artefact),
-                caption=artefact.caption,
-                lines=tuple(line for line in lines if line.artefact == artefact.name),
+                experiment,
+                artefact,
+                scale,
+                verdicts=tuple(judged for judged in verdicts if judged.claim in claims),
                 view=view,
-                is_figure=isinstance(artefact, Figure),
                 pictures=pictures,
-                records=tuple(records),
-                num_asked=len(expected),
-                paper=experiment.paper,
+                records=tuple((source, each) for source in RECORDS for each in by_source[source] if each.run in asked),
+                num_asked=len(asked),
             )
         )
     return sections
 
 
-def _make_view_and_pictures(
-    artefact: Table | Figure | Exhibit, runs: Sequence[Run], by_source: Mapping[str, list[Record]], draw: Draw
-) -> tuple[View, dict[str, str]]:
-    """Return an artefact as a table, and the pictures of a figure, one for each source of records."""
-    if not isinstance(artefact, Figure):
-        return make_view(artefact, runs, by_source["published"], by_source["yours"]), {}
-    rows: dict[str, Rows] = {
-        source: list_figure_rows(artefact, runs, records) for source, records in by_source.items() if records
-    }
+def _draw_pictures(
+    figure: Figure, runs: Sequence[Run], by_source: Mapping[str, list[Record]], draw: Draw
+) -> tuple[dict[str, str], list[str]]:
+    """Return the pictures of a figure by the source of their records, and why others are not drawn."""
     pictures, problems = {}, []
-    for source, source_rows in rows.items():
+    for source, records in by_source.items():
         try:
-            if source_rows:
-                pictures[source] = draw(artefact, runs[0].scale, source, source_rows)
+            if rows := list_figure_rows(figure, runs, records):
+                pictures[source] = draw(figure, runs[0].scale, source, rows)
         except ValueError as error:
             # a few records of a sweep may have nothing to draw
             problems.append(f"no picture of {source} records: {error}")
-    view = make_rows_view(artefact, runs, rows)
-    return replace(view, notes=(*view.notes, *problems)), pictures
+    return pictures, problems

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -107,28 +107,17 @@ def make_exhibit_view(exhibit: Exhibit, wanted: Sequence[Run], records: Sequence
     for run in wanted:
         if exhibit.runs.matches(run) and run in by_run:
             record = by_run[run]
-            notes = (f"from record {record.id}",)
-            return list_exhibit_rows(title, record.exhibits[name], columns=exhibit.columns, notes=notes)
+            rows = tuple(
+                tuple(_format_text(row.get(column)) for column in exhibit.columns) for row in record.exhibits[name]
+            )
+            return View(title, exhibit.columns, rows, (f"from record {record.id}",), "l" * len(exhibit.columns))
     missing = (format_no_records_note(exhibit.name, wanted[0].scale),) if wanted else ()
-    return View(title, tuple(exhibit.columns), (), missing, "l" * len(exhibit.columns))
+    return View(title, exhibit.columns, (), missing, "l" * len(exhibit.columns))
 
 
 def format_no_records_note(name: str, scale: str) -> str:
     """Return the note of an artefact without records, with the command that shows the cost of its runs."""
     return f"No record has a row of it yet; `repro plan {name} --scale {scale}` shows the cost of its runs."
-
-
-def list_exhibit_rows(
-    title: str,
-    rows: Sequence[Mapping[str, str | float]],
-    *,
-    columns: Sequence[str] = (),
-    notes: tuple[str, ...] = (),
-) -> View:
-    """Return rows of text as a view. The default columns are those of the first row."""
-    names = tuple(columns or rows[0])
-    lines = tuple(tuple(_format_text(row.get(name)) for name in names) for row in rows)
-    return View(title, names, lines, notes, "l" * len(names))
 
 
 def _format_text(value: str | float | None) -> str:

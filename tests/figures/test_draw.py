@@ -264,7 +264,7 @@ def test_documented_picture_command_works(tmp_path: Path, monkeypatch: pytest.Mo
     score = "{suite}/mean/ndcg_at_10"
     rows = [{"series": "a", "cluster_size": size, score: size, "seed": seed} for size in (64, 512) for seed in (0, 1)]
     picture = Picture(kind="lines", x="cluster_size", y=score, x_label="", y_label="")
-    draw(rows, Path("out/figures/figure12-desk-published"), picture, with_png=False)
+    draw(rows, Path("out/figures/figure12-desk-published"), picture)
     block = re.search(r"```python\n(.*?)```", (CHECKOUT / "REPRODUCING.md").read_text(), re.DOTALL)
     assert block is not None
     # The command changes the colours. monkeypatch restores them.

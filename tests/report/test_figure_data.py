@@ -133,7 +133,7 @@ def test_missing_record_has_no_row(records: list[Record]) -> None:
     figure = replace(LINES, series=LINES.series[:1])
     view = make_figure_view(figure, RUNS, records[:3], [])
     assert view.header == ("series", "batch size (pairs)", "origin", "seeds", "NDCG@10 (points)")
-    assert view.rows == (("own", "64", "published", "2", "6.9 ± 0.7"),)
+    assert view.rows == (("own", "64", "published", "2/2", "6.9 ± 0.7"),)
     assert make_figure_view(figure, RUNS, [], []).rows == ()
 
 
