@@ -15,12 +15,13 @@ from matplotlib.ticker import LogLocator
 
 from figures.crossed import draw_crossed
 from figures.dots import draw_dots
+from figures.gains import draw_gains
 from figures.heatmap import draw_heatmap
 from figures.lines import draw_lines
 from figures.scatter import draw_scatter
 from figures.style import format_value, make_axes, save_figure, write_note, write_powers, write_title
 
-KINDS = ("lines", "dots", "scatter", "heatmap", "crossed")
+KINDS = ("lines", "dots", "scatter", "heatmap", "crossed", "gains")
 GROUP = "group"
 MIN_HEATMAP_WIDTH = 4.8
 """Minimum width of a heat map in inches, so that its labels fit."""
@@ -94,6 +95,8 @@ def _draw_kind(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     if picture.kind == "crossed":
         labels = {"x_label": picture.x_label, "y_label": picture.y_label, "unit": picture.cell_label}
         return draw_crossed(frame, x=picture.x, y=picture.y, cell=picture.cell, **labels)
+    if picture.kind == "gains":
+        return draw_gains(frame, y=picture.y, y_label=picture.y_label)
     grouped = frame.assign(**{GROUP: _group_names(frame, picture)})
     if picture.kind == "heatmap":
         return _make_heatmap(grouped, picture)

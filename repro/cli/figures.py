@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from repro.report.artefacts import RECORD_WORDS, load_records
 from repro.report.figure_data import format_column_label, format_subtitle, get_value_column, list_figure_rows
-from repro.report.gallery import FIELDS, compute_digest, get_picture_path, iter_gallery_figures
+from repro.report.gallery import FIELDS, compute_digest, get_picture_path, iter_gallery_figures, list_rows
 from repro.spec import Figure
 from repro.spec.artefact import PAPERS
-from repro.spec.registry import find_experiment
+from repro.spec.registry import artefacts, find_experiment
 from repro.storage.paths import get_figures_folder
 
 # sections load the data and the analyses
 if TYPE_CHECKING:
     from repro.report.sections import Rows
+
+FRONT_PICTURE, FRONT_SCALE = "table1_unfiltered_gains", "mini"
 
 
 def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
@@ -67,6 +69,13 @@ def make_gallery_pictures() -> dict[Path, str]:
         get_picture_path(figure.name): draw_svg(figure, scale, "published", rows)
         for _, figure, scale, rows in iter_gallery_figures(*PAPERS)
     }
+
+
+def draw_front_picture() -> str:
+    """Return the picture at the top of the report, which is also that of the front page, as SVG text."""
+    experiment, figure = artefacts()[FRONT_PICTURE]
+    assert isinstance(figure, Figure), f"{FRONT_PICTURE} is a figure"
+    return draw_svg(figure, FRONT_SCALE, "published", list_rows(experiment, figure, FRONT_SCALE))
 
 
 def draw_svg(figure: Figure, scale: str, origin: str, rows: Rows) -> str:

@@ -310,8 +310,7 @@ def report(
     out: Annotated[Path, typer.Option(help="path of the page")] = Path("report.html"),
 ) -> None:
     """Write an HTML page that works offline: the main results, then the claims and every artefact of each scale."""
-    from repro.cli.figures import draw_svg
-    from repro.cli.regenerate import draw_front_gains
+    from repro.cli.figures import draw_front_picture, draw_svg
     from repro.report.html import write_report
     from repro.report.markdown_pages import HEADLINE_SCALES
     from repro.report.sections import make_scale_report
@@ -320,7 +319,7 @@ def report(
         make_scale_report(name, track_progress(experiments(), name), draw_svg)
         for name in [get_scale(name).name for name in scale or HEADLINE_SCALES]
     )
-    print_line(f"written: {write_report(out, scales, draw_front_gains())}")
+    print_line(f"written: {write_report(out, scales, draw_front_picture())}")
 
 
 @app.command()

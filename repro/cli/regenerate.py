@@ -11,18 +11,12 @@ from pathlib import Path
 
 from repro.records.golden import SCALE, get_golden_path, list_golden_runs, list_without_golden, write_golden
 from repro.records.store import read_record
-from repro.spec import Experiment, Table
+from repro.spec import Experiment
 from repro.spec.identity import run_id
-from repro.spec.registry import artefacts
 from repro.statistics.judge import Judgement
 from repro.storage.files import atomic_file
 from repro.storage.paths import CHECKOUT
-from repro.text import count_noun, format_spans
-
-FRONT_TABLE, FRONT_SCALE = "table1_unfiltered", "mini"
-FRONT_PICTURE = CHECKOUT / "experiments" / "pictures" / f"{FRONT_TABLE}.svg"
-"""The table and scale of the picture on the front page and at the top of the report."""
-GAINS_COLUMN = "NDCG@10"
+from repro.text import count_noun
 
 
 def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
@@ -35,8 +29,6 @@ def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
     from repro.report.markdown_pages import regenerate_pages
 
     texts = {**regenerate_pages(judged), **make_gallery_pictures()}
-    if front_picture := draw_front_gains():
-        texts[FRONT_PICTURE] = front_picture
     changed = {path: text for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text}
     for path, text in changed.items():
         print(f"{path.name} {'would change' if dry_run else 'was updated'}", file=sys.stderr)
@@ -52,33 +44,6 @@ def regenerate(judged: Sequence[Judgement], *, dry_run: bool) -> bool:
         if not dry_run:
             make_golden(experiment)
     return bool(changed or missing)
-
-
-def draw_front_gains() -> str:
-    """Return the picture of the gain of each row of the front page's table, as SVG text.
-
-    The result is empty while records are missing. The first claim about the rows at this scale names the seeds.
-    """
-    from repro.report.artefacts import load_records
-    from repro.report.gallery import list_gain_rows
-
-    experiment, table = artefacts()[FRONT_TABLE]
-    assert isinstance(table, Table), f"{FRONT_TABLE} is a table"
-    runs = experiment.runs(FRONT_SCALE)
-    claims = (claim for claim in experiment.claims if FRONT_SCALE in (*claim.headlines, *claim.scales))
-    claim = next(claims, None)
-    seeds = claim.declared_seeds(FRONT_SCALE) if claim else ()
-    baseline, rows = list_gain_rows(table, GAINS_COLUMN, runs, load_records(runs, "published"), seeds)
-    if not rows:
-        return ""
-    from repro.cli.figures import use_headless_backend
-
-    use_headless_backend()
-    from figures.gains import gains_svg
-
-    title = f"Table 1 without the filter at scale {FRONT_SCALE}: what each row gains"
-    x_label = f"points of {GAINS_COLUMN} gained over “{baseline}”, seeds {format_spans(seeds)}"
-    return gains_svg(rows, title=title, x_label=x_label)
 
 
 def make_golden(experiment: Experiment) -> Path:

@@ -101,6 +101,8 @@ def _iter_record_rows(figure: Figure, series: Row, record: Record, x_record: Rec
     identity = {"setting": get_setting_id(record.run), "seed": record.run.seed, "record": record.id}
     for point in _list_points(figure, series, record):
         row: dict[str, Any] = {"series": series.label}
+        if figure.kind == "gains":
+            row["paper"] = series.paper.get(figure.y_label)
         for name in get_axis_columns(figure):
             row[name] = _get_value(figure, name, series, x_record if name == figure.x else record, point)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro.records.store import Record
 from repro.report.artefacts import load_records, make_artefact_views
 from repro.report.figure_data import describe_claim_seeds, list_figure_rows
 from repro.report.formats import as_markdown
@@ -141,7 +140,7 @@ def make_section(
         if isinstance(artefact, Figure) and artefact.name in scales:
             title = format_title(experiment, artefact)
             yield f"![{title} ({scales[artefact.name]})](pictures/{artefact.name}.svg)"
-    if not any(isinstance(artefact, Figure) for artefact in experiment.artefacts):
+    if is_main or not any(isinstance(artefact, Figure) for artefact in experiment.artefacts):
         yield from make_first_tables(experiment, is_main=is_main)
     claims = ", ".join(claim.id for claim in experiment.claims)
     yield f"`python -m repro.{experiment.artefact_names[0]}`" + (f" · claims {claims}" if claims else "")
@@ -166,43 +165,3 @@ def _drop_rows_without_records(view: View) -> View:
     """Return a table without the rows whose column of seeds is 0/n. `show` prints them."""
     rows = [row for row in view.rows if not (len(row) > 2 and row[2].startswith("0/"))]
     return replace(view, rows=tuple(rows)) if rows else view
-
-
-MIN_SEEDS = 3
-"""Smallest number of seeds that a row without a printed value must share with the first row."""
-
-
-def list_gain_rows(
-    table: Table, label: str, runs: Sequence[Run], records: Sequence[Record], seeds: Sequence[int]
-) -> tuple[str, list[dict[str, Any]]]:
-    """Return the label of the first row, and the gain over it for every other trained row and seed.
-
-    A result row has "row", "seed", "gain" and "paper". The gain is the difference in the column `label` from the first
-    row at the same seed, in the unit of the column. "paper" is the same difference as printed, or None. The first row
-    is the first with a printed value. Rows under another context are skipped. So are rows without a printed value that
-    share too few of `seeds` (the seeds of the claims) with the first row.
-
-    Raises:
-        ValueError: if the table has no such column, or the paper prints no row.
-    """
-    column = next((column for column in table.columns if column.label == label), None)
-    printed = [row for row in table.rows if label in row.paper]
-    if column is None or not printed:
-        raise ValueError(f"{table.name} has no column {label!r} that the paper prints; choose another")
-    first = printed[0]
-    others = [replace(row, minus=first) for row in table.rows if row is not first and row.context == "own"]
-    axes: dict[str, Any] = {"x": "seed", "y": column.value, "x_label": "", "y_label": "", "factor": column.factor}
-    figure = Figure(name=table.name, caption="", kind="gains", series=tuple(others), **axes)
-    gains: dict[str, list[dict[str, Any]]] = {}
-    for gain in list_figure_rows(figure, runs, records):
-        if gain["seed"] in seeds:
-            gains.setdefault(gain["series"], []).append(gain)
-    lines: list[dict[str, Any]] = []
-    for row in others:
-        paper = row.paper[label] - first.paper[label] if label in row.paper else None
-        members = gains.get(row.label, [])
-        if paper is not None or len(members) >= MIN_SEEDS:
-            lines += [
-                {"row": row.label, "seed": each["seed"], "gain": each[column.value], "paper": paper} for each in members
-            ]
-    return first.label, lines

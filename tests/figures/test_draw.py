@@ -226,6 +226,18 @@ def test_crossed_heatmap_survives_gaps(is_there: Callable[[dict[str, object]], b
     assert len(plot_axes(list(filter(is_there, CROSSES)), CROSSED).texts) == num_texts
 
 
+def test_gains_are_bars_with_printed_values() -> None:
+    gains = {"a": (1.0, 2.0, 4.5), "b": (-1.0, -1.1, -0.9)}
+    rows = [
+        {"series": name, "seed": seed, "score": gain, "paper": {"a": 1.5}.get(name)}
+        for name, values in gains.items()
+        for seed, gain in enumerate(values)
+    ]
+    axes = plot_axes(rows, replace(LINES, kind="gains"))
+    assert read_texts(axes.get_yticklabels()) == ["a: +2.5 (paper +1.5)", "b: −1.0"]
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([2.5, -1.0])
+
+
 def test_means_have_intervals() -> None:
     axes = plot_axes(ROWS, replace(LINES, kind="dots", x_is_log=False))
     means = [1.5, 2.5, 4.5]

@@ -101,7 +101,6 @@ def test_strict_check_needs_named_claims(name: str, code: int) -> None:
 @pytest.mark.usefixtures("judged_once")
 def test_report_has_every_artefact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.cli.figures.draw_svg", lambda *drawn: '<svg width="90pt"/>')
-    monkeypatch.setattr("repro.cli.regenerate.draw_front_gains", lambda: '<svg width="90pt"/>')
     monkeypatch.setattr("repro.report.html.judge_results", lambda scale: [])
     app(["report", "--scale", "mini", "--out", str(tmp_path / "report.html")], standalone_mode=False)
     expected = {
@@ -134,9 +133,7 @@ def test_stale_files_are_written_once(
     missing = [find_experiment("figure14")]
     make_golden = Mock(side_effect=lambda experiment: missing.remove(experiment) or tmp_path)
     monkeypatch.setattr("repro.report.markdown_pages.regenerate_pages", lambda judged: {page: "fresh"})
-    monkeypatch.setattr("repro.cli.figures.make_gallery_pictures", dict)
-    monkeypatch.setattr(renewing, "FRONT_PICTURE", picture)
-    monkeypatch.setattr(renewing, "draw_front_gains", lambda: "<svg/>")
+    monkeypatch.setattr("repro.cli.figures.make_gallery_pictures", lambda: {picture: "<svg/>"})
     monkeypatch.setattr(renewing, "list_without_golden", lambda: list(missing))
     monkeypatch.setattr(renewing, "make_golden", make_golden)
     monkeypatch.setattr(lookup, "experiments", lambda: ())
