@@ -3,7 +3,7 @@
 The models are Table 1's contextual models, at desk also on seeds that Table 1 does not have. Only evaluations differ.
 """
 
-import textwrap
+from dataclasses import replace
 from typing import Any
 
 from experiments import e01_table1 as table1
@@ -56,8 +56,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 # ---- figure 15: a few documents under many contexts
 
 MARKERS = "os^DvP"
-MAX_DOCUMENTS, TITLE_WIDTH = len(MARKERS), 26
-"""Number of documents drawn, and letters per line of a name."""
+MAX_DOCUMENTS = len(MARKERS)
 COLOURS = ("#440154", "#31688e", "#1f9e89", "#6ccd5a", "#b5a000", "#d95f02")
 
 
@@ -82,8 +81,7 @@ def draw_documents(frame: Any, axes: Any) -> str:
         panel = panels[index]
         panel.plot(rows[x] - centre[0], rows[y] - centre[1], markersize=4, alpha=0.75, **style)
         panel.set(xlim=(-half_width, half_width), ylim=(-half_width, half_width), xticks=(), yticks=())
-        title = "\n".join(textwrap.wrap(rows["name"].iloc[0], TITLE_WIDTH, max_lines=2, placeholder=" …"))
-        panel.set_title(f"{index + 1}: {title}", fontsize=7, loc="left", pad=3)
+        panel.set_title(str(index + 1), fontsize=7, loc="left", pad=3)
     axes = panels["all"]
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.12)
@@ -101,7 +99,7 @@ FIGURE_15 = Figure(
         "Six documents of one evaluation set, each embedded under contexts from up to 16 evaluation sets: first two "
         "principal components of their vectors, for one trained model (one seed). Left: a mark is a document under one"
         " context, labelled with the number of the document. Right: each document separately, centred on the mean of "
-        "its marks, all six at the same scale, with its first words. The paper uses documents of TREC-COVID."
+        "its marks, all six at the same scale. The paper uses documents of TREC-COVID."
     ),
     kind="own",
     points="pca/*/*/x",
@@ -111,7 +109,6 @@ FIGURE_15 = Figure(
     x_label="first principal component",
     y_label="second principal component",
     series=(Row(label="contextual model", runs=pick(**SPREAD, seed=FIRST_SEED)),),
-    named_by="documents",
     draw=draw_documents,
 )
 
@@ -152,26 +149,18 @@ FIGURE_16 = Figure(
 )
 
 
-def make_size_row(size: int) -> Row:
-    """Return the row of one number of context documents, shown at the scales that have it."""
-    scales = tuple(scale for scale, sizes in DRAWN_SIZES.items() if size in sizes)
-    return Row(label=f"{size} document{'s' * (size > 1)}", runs=pick(**DRAWN, num_test_contexts=size), scales=scales)
-
-
 SENSITIVITY = Table(
     name="sensitivity",
     title="How far a score moves with the draw of its context documents",
     caption="NDCG@10 of one trained contextual model: mean ± standard deviation over four draws of its context documents.",
     columns=(
         Column(label="NDCG@10", value=NDCG, factor=100, decimals=2),
-        *(
-            Column(
-                label=family, value=f"{{suite}}/{family}/ndcg_at_10", factor=100, decimals=2, scales=table1.OWN_SCALES
-            )
-            for family in table1.FAMILIES
-        ),
+        *(replace(column, decimals=2) for column in table1.FAMILY_COLUMNS),
     ),
-    rows=tuple(make_size_row(size) for size in sorted({size for sizes in DRAWN_SIZES.values() for size in sizes})),
+    rows=tuple(
+        Row(label=f"{size} document{'s' * (size > 1)}", runs=pick(**DRAWN, num_test_contexts=size))
+        for size in sorted({size for sizes in DRAWN_SIZES.values() for size in sizes})
+    ),
 )
 
 # ---- figure 7: documents of another domain

@@ -81,13 +81,6 @@ def list_recipes(scale: str) -> tuple[Run, ...]:
     return tuple(base(scale, **setting) for setting in settings)
 
 
-def make_recipe_row(label: str, changes: dict[str, Any], context: str = "own") -> Row:
-    """Return the row of a recipe at any scale."""
-    fields = FIXED | changes
-    sizes = (fields["cluster_size"], SMOKE_CLUSTERS[fields["cluster_size"]])
-    return Row(label=label, runs=pick(**fields | {"cluster_size": sizes}), context=context)
-
-
 def make_second_phase_row(divisor: int, label: str) -> Row:
     """Return the row of a second phase with this fraction of the first phase's learning rate."""
     corpora = by_scale({scale: PRETRAINING[scale]["pretraining_corpus"] for scale in SCALES})
@@ -209,8 +202,12 @@ RECIPE_TABLE = Table(
     ),
     columns=COLUMNS,
     rows=(
-        *(make_recipe_row(label, changes) for label, changes in RECIPES),
-        make_recipe_row("contextual, one domain per batch; out-of-corpus", ONE_DOMAIN | CONTEXTUAL, context="wrong"),
+        *(Row(label=label, runs=pick(**FIXED | changes)) for label, changes in RECIPES),
+        Row(
+            label="contextual, one domain per batch; out-of-corpus",
+            runs=pick(**FIXED | ONE_DOMAIN | CONTEXTUAL),
+            context="wrong",
+        ),
         *(make_second_phase_row(divisor, label) for divisor, label in DIVISORS.items()),
     ),
 )

@@ -55,18 +55,14 @@ START, END = ({"num_steps": get_size_at(STEPS, index)} for index in (0, -1))
 LONG = {"num_steps": get_size_at(LONGER, -1)}
 
 
-def list_rows(scale: str) -> tuple[Row, ...]:
-    """Return the table's rows at one scale: each model and context at each number of steps."""
+def list_rows() -> tuple[Row, ...]:
+    """Return the table's rows: each model and context at each number of steps of any scale."""
     rows: list[Row] = []
-    for steps in filter(None, list_steps(scale)):
-        rows.append(
-            Row(label=f"biencoder, {steps} steps", runs=pick(**table1.BATCHES, num_steps=steps), scales=(scale,))
-        )
+    for steps in sorted({steps for scale in STEPS for steps in list_steps(scale) if steps}):
+        rows.append(Row(label=f"biencoder, {steps} steps", runs=pick(**table1.BATCHES, num_steps=steps)))
         for label, row in SERIES.items():
-            if row is PAPERS or steps in STEPS[scale]:
-                selected = pick(**row, num_steps=steps)
-                rows.append(Row(label=f"{label}, {steps} steps", runs=selected, scales=(scale,)))
-                rows += table1.make_context_rows(row | {"num_steps": steps}, "wrong", "null", scales=(scale,))
+            rows.append(Row(label=f"{label}, {steps} steps", runs=pick(**row, num_steps=steps)))
+            rows += table1.make_context_rows(row | {"num_steps": steps}, "wrong", "null")
     return tuple(rows)
 
 
@@ -77,7 +73,7 @@ TABLE = Table(
         "biencoder, the paper's architecture, and the same with word frequencies as an input (ours)."
     ),
     columns=(*table1.FAMILY_COLUMNS, NDCG_COLUMN),
-    rows=tuple(row for scale in ("smoke", *table1.OWN_SCALES) for row in list_rows(scale)),
+    rows=list_rows(),
 )
 
 OUR_QUESTION = "our question: the paper's central claim (§1, §4.2) at our scale, with and without an extension of ours"

@@ -111,10 +111,9 @@ TABLE = Table(
     caption="NDCG@10 by training steps on all pairs, from MiniLM, with batches of one domain.",
     columns=(LOSS_COLUMN, *table1.FAMILY_COLUMNS, Column(label="NDCG@10", value=NDCG, factor=100, decimals=2)),
     rows=tuple(
-        Row(label=f"{label}, {steps} steps", runs=pick(**model, num_steps=steps), context=context, scales=(scale,))
-        for scale, all_steps in STEPS.items()
-        for steps in all_steps
-        for label, model, context in (*ROWS, *(FREQUENCY_ROWS if steps == all_steps[1] else ()))
+        Row(label=f"{label}, {steps} steps", runs=pick(**model, num_steps=steps), context=context)
+        for steps in sorted({steps for all_steps in STEPS.values() for steps in all_steps})
+        for label, model, context in (*ROWS, *FREQUENCY_ROWS)
     ),
 )
 

@@ -106,16 +106,7 @@ def _iter_record_rows(figure: Figure, series: Row, record: Record, x_record: Rec
         for name in get_axis_columns(figure):
             row[name] = _get_value(figure, name, series, x_record if name == figure.x else record, point)
         parts = {name: value for name, value in point.items() if name not in row and name != "value"}
-        yield {**row, **parts, **_get_part_name(figure, record, point), **identity}
-
-
-def _get_part_name(figure: Figure, record: Record, point: dict[str, Any]) -> dict[str, str]:
-    """Return the name that a record gives to part1, or an empty dictionary if the figure names no parts."""
-    if not figure.named_by:
-        return {}
-    pairs = [tuple(row.values())[:2] for row in record.exhibits.get(figure.named_by, ())]
-    names = {str(part): str(label) for part, label in pairs}
-    return {"name": names.get(point["part1"], point["part1"])}
+        yield {**row, **parts, **identity}
 
 
 def get_axis_columns(figure: Figure) -> tuple[str, ...]:

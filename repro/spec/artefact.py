@@ -91,8 +91,6 @@ class Figure:
     x_of: RunFilter | None = None
     is_panelled: bool = False  # scatter: one panel per series
     is_paired: bool = False  # lines: the difference from the first x of the same line and seed
-    # with points: the record's rows of text (part1, name) that fill the column "name"
-    named_by: str = ""
     # custom plot of (DataFrame, Axes) that returns a note
     draw: Callable[[Any, Any], str | None] | None = None
 
