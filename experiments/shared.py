@@ -42,7 +42,7 @@ def draw_tradeoff(frame: Any, axes: Any, cost: str, kinds: Mapping[str, tuple[st
                 axes.annotate(width, point, size=7, **place)
         if index == 0:
             axes.set_xscale("log")
-            axes.set_xticks(routes[cost], [f"{tick:.0f}" for tick in routes[cost]])
+            axes.set_xticks(routes[cost], [f"{tick:.3g}" for tick in routes[cost]])
     axes.minorticks_off()
     axes.margins(y=0.2)
     axes.legend(frameon=False, fontsize="small", loc="lower right")

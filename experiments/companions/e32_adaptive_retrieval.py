@@ -25,8 +25,6 @@ KINDS = {
 def draw_routes(frame: Any, axes: Any) -> str:
     """Draw a dot for each route, its cost against its score. Return a note."""
     draw_tradeoff(frame, axes, FIGURE.x, KINDS)
-    axes.set_xticks(axes.get_xticks(), [f"{1000 * tick:.1f}" for tick in axes.get_xticks()])
-    axes.set_xlabel("thousand multiplications a query")
     return "squares with a number: a shortlist by so many dimensions, reranked by all; other squares: by fewer than all"
 
 

@@ -23,8 +23,6 @@ TEMPLATE = "report.html.j2"
 SIGNS = {"HOLDS": "✓", "DIFFERS": "✗", "SMALL": "=", "OPEN": "?"}
 TITLES_OF_UNJUDGED = {"other scale": "cannot be judged", "not run": "not run"}
 """Verdicts without a number, and the title of the folded list that shows them."""
-PIXELS_PER_POINT, MAX_PICTURE_SCALE, MIN_PICTURE_SCALE = 4 / 3, 1.15, 0.8
-"""A picture shrinks by at most a fifth, so that its text stays readable. A wider one scrolls."""
 
 
 def write_report(out: Path, scales: Iterable[ScaleReport], front_picture: str) -> Path:
@@ -81,7 +79,5 @@ def render_inline_markdown(text: str) -> Markup:
 
 def embed_picture(svg: str, label: str) -> Markup:
     """Return a picture as an HTML image, in which a browser runs no script and loads nothing."""
-    width = float(re.findall(r'<svg[^>]* width="([\d.]+)pt"', svg)[0]) * PIXELS_PER_POINT
-    style = f"min-width: {MIN_PICTURE_SCALE * width:.0f}px; max-width: {MAX_PICTURE_SCALE * width:.0f}px"
-    image = Markup('<img alt="{}" style="{}" src="data:image/svg+xml;base64,{}">')
-    return image.format(label, style, base64.b64encode(svg.encode()).decode())
+    encoded = base64.b64encode(svg.encode()).decode()
+    return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(label, encoded)
