@@ -31,7 +31,7 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) ->
     for index, (name, colour) in enumerate(zip(groups, make_palette(len(groups)), strict=True)):
         members = frame[frame[group] == name]
         summary = summarise_seeds(members, x, y)
-        positions = _get_positions(summary.index, values) + (index - (len(groups) - 1) / 2) * width
+        positions = np.array([values.index(value) + (index - (len(groups) - 1) / 2) * width for value in summary.index])
         style: dict[str, Any] = {"color": colour, "marker": MARKERS[index % len(MARKERS)], "linestyle": "none"}
         centres = dict(zip(summary.index, positions, strict=True))
         for value, rows in members.groupby(x, sort=False):
@@ -46,10 +46,6 @@ def draw_dots(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) ->
     if len(handles) > 1:
         place_legend_above(axes, handles, handlelength=1.2)
     return f"{describe_interval(counts, 'dash and whiskers')}, {format_counts(counts)}"
-
-
-def _get_positions(index: pd.Index, values: list[Any]) -> np.ndarray:
-    return np.array([values.index(value) for value in index], dtype=float)
 
 
 def _draw_means(summary: pd.DataFrame, axes: Axes, positions: np.ndarray) -> None:

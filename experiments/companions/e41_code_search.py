@@ -38,14 +38,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     return (*references, *grid(make_first_phase(scale, **full), seed=SEEDS))
 
 
-def columns(name: str) -> tuple[Column, ...]:
-    """Return the score on one collection, or on its replacement at smoke."""
-    return (
-        Column(label="Python", value=f"{{suite}}/python-{name}/{MRR}", factor=100, scales=OURS),
-        Column(label="planted", value=f"{{suite}}/mean/{MRR}", factor=100, scales=("smoke",)),
-    )
-
-
 def table(number: int, name: str, candidates: str, printed: dict[str, Any]) -> Table:
     """Return one of the two tables."""
     return Table(
@@ -55,7 +47,10 @@ def table(number: int, name: str, candidates: str, printed: dict[str, Any]) -> T
             "describes. The paper has six languages, ours is Python. The functions come from four packages that are "
             "not part of the training text. Only their first tokens are read (at desk, little more than the signature)."
         ),
-        columns=columns(name),
+        columns=(
+            Column(label="Python", value=f"{{suite}}/python-{name}/{MRR}", factor=100, scales=OURS),
+            Column(label="planted", value=f"{{suite}}/mean/{MRR}", factor=100, scales=("smoke",)),
+        ),
         rows=(
             *(
                 Row(label=label, runs=pick(architecture="none"), paper={"Python": scores[PYTHON]})

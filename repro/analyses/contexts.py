@@ -161,9 +161,8 @@ def measure_spread(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     metrics["spread/kept_apart"] = float((arrays["spread/within"] < arrays["spread/nearest"]).mean())
     layout_CD2 = project_to_plane(vectors_CDH[:, :NUM_DRAWN])
-    for (context, document), (x, y) in _list_points(layout_CD2):
-        metrics[f"pca/document {document + 1}/{datasets[context].name}/x"] = x
-        metrics[f"pca/document {document + 1}/{datasets[context].name}/y"] = y
+    for (context, document, axis), value in np.ndenumerate(layout_CD2):
+        metrics[f"pca/document {document + 1}/{datasets[context].name}/{'xy'[axis]}"] = float(value)
     exhibit = [{"document": f"document {index + 1}", "text": text} for index, text in enumerate(texts[:NUM_DRAWN])]
     provenance = {"dataset": retrieval.name, "contexts": [context.provenance for context in contexts]}
     return Measured(metrics, arrays, provenance, {"documents": exhibit})
@@ -173,11 +172,6 @@ def choose_context_datasets(datasets: Sequence[SuiteDataset]) -> tuple[SuiteData
     """Return the datasets that provide contexts, in order, with the paper's dataset first."""
     first = [dataset for dataset in datasets if dataset.name == PAPERS]
     return tuple([*first, *(dataset for dataset in datasets if dataset not in first)][:NUM_CONTEXTS])
-
-
-def _list_points(layout_CD2: np.ndarray) -> list[tuple[tuple[int, int], tuple[float, float]]]:
-    indices = np.ndindex(*layout_CD2.shape[:2])
-    return [((c, d), (float(layout_CD2[c, d, 0]), float(layout_CD2[c, d, 1]))) for c, d in indices]
 
 
 def compute_distances(vectors_CDH: np.ndarray) -> dict[str, np.ndarray]:

@@ -67,7 +67,9 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
             "suite of several collections with different documents"
         )
     others = wrong_corpora(suite.datasets)
-    training = compute_training_shares(inputs)
+    # the words of the training documents
+    train_V = count_document_frequency(inputs.pairs.blocks("document", TEXTS_PER_CHUNK))
+    training = DocumentFrequencies(train_V, len(inputs.pairs))
     prior_V = training.compute_prior()
     values_by_path: dict[str, list[np.ndarray]] = {}
     for dataset in suite.datasets:
@@ -86,12 +88,6 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
         "prior": PRIOR,
     }
     return Measured(metrics, arrays, provenance)
-
-
-def compute_training_shares(inputs: Inputs) -> DocumentFrequencies:
-    """Count the words of the training documents."""
-    pairs = inputs.pairs
-    return DocumentFrequencies(count_document_frequency(pairs.blocks("document", TEXTS_PER_CHUNK)), len(pairs))
 
 
 def compute_corpus_weights(own: Retrieval, wrong: Retrieval, prior_V: np.ndarray, seed: int) -> dict[str, np.ndarray]:

@@ -244,12 +244,7 @@ def format_in_unit(value: float, unit: Unit) -> str:
 
 def sort_judgements(judgements: Iterable[Judgement]) -> list[Judgement]:
     """Return the judgements sorted as a ledger: failures first, claims without a verdict last."""
-    return sorted(judgements, key=get_ledger_rank)
-
-
-def get_ledger_rank(judged: Judgement) -> tuple[int, bool]:
-    """Return the sort key of a judgement in a ledger: its verdict, then measured claims before arithmetic."""
-    return LEDGER_ORDER.index(judged.word), judged.effect is None
+    return sorted(judgements, key=lambda judged: (LEDGER_ORDER.index(judged.word), judged.effect is None))
 
 
 def group_by_paper(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
