@@ -18,13 +18,7 @@ from types import ModuleType
 from repro.storage.paths import SOURCES
 
 FOLDERS = ("experiments", "figures", "slurm")
-SOURCE = """import sys
-from repro.cli.errors import end_without_traceback
-from repro.cli.main import run_artefact_module
-status = run_artefact_module({name!r})
-end_without_traceback()
-sys.exit(status)
-"""
+SOURCE = "from repro.cli.main import main\nmain({name!r})\n"
 
 
 class ArtefactFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):

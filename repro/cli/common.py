@@ -22,20 +22,11 @@ Named = Annotated[list[str], typer.Argument(metavar="WHAT...", help=SELECTION)]
 Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds (default: those of the artefact)")]
 AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="use every seed of the published results")]
-ContextSeed = Annotated[
-    int,
-    typer.Option(min=0, max=2**32 - 1, help="seed for drawing the context documents, with the name of the collection"),
-]
+ContextSeed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed for drawing the context documents")]
 NumContexts = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="number of distinct context documents, repeated until the model has as many as it takes (default: that of "
-        "the model). The field num_test_contexts of a run adds null vectors instead of repeats",
-    ),
+    int | None, typer.Option(min=1, help="number of distinct context documents (default: that of the model)")
 ]
 Revision = Annotated[str | None, typer.Option(help="revision of the hub id")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, … (default: a GPU if available)")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be done, change nothing")]
 

@@ -50,48 +50,20 @@ def _show_corpora(described: dict[str, Any]) -> None:
 
 @data.command("import")
 def import_(
-    path: Annotated[
-        Path,
-        typer.Argument(help="a jsonl, csv, tsv or parquet file, a folder of them, a saved dataset, or a BEIR folder"),
-    ],
-    name: Annotated[
-        str | None, typer.Option(help="name of the corpus in runs: a-z, 0-9, '.', '_', '-' (default: that of the file)")
-    ] = None,
+    path: Annotated[Path, typer.Argument(help="a jsonl, csv, tsv or parquet file, or a folder")],
+    name: Annotated[str | None, typer.Option(help="name of the corpus in runs (default: that of the file)")] = None,
     query: Annotated[str | None, typer.Option(help="column of queries (default: query, anchor or question)")] = None,
-    document: Annotated[
-        str | None, typer.Option(help="column of documents (default: document, positive, pos, answer, passage or text)")
-    ] = None,
-    negatives: Annotated[
-        str | None,
-        typer.Option(
-            help="column of negatives, trained on if half of the pairs have some (default: negatives, negative or neg)"
-        ),
-    ] = None,
+    document: Annotated[str | None, typer.Option(help="column of documents (default: document, positive, …)")] = None,
+    negatives: Annotated[str | None, typer.Option(help="column of negatives (default: negatives or negative)")] = None,
     domain: Annotated[str | None, typer.Option(help="column of domains (default: domain, dataset or source)")] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="column of labels, which say whether a row is a pair (default: label, relevance, score, …)"),
-    ] = None,
-    threshold: Annotated[
-        str, typer.Option(help="labels of pairs: the lowest one, as 3, or their names, as relevant,partly")
-    ] = "",
-    lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="labels up to --threshold are those of pairs, as for distances")
-    ] = False,
-    no_labels: Annotated[
-        bool, typer.Option("--no-labels", help="ignore labels and import every row as a pair")
-    ] = False,
-    language: Annotated[
-        str, typer.Option(help="language that BM25 stems, as german, or none (default: detected by stop words)")
-    ] = "",
-    allow_unknown: Annotated[
-        bool,
-        typer.Option("--allow-unknown", help="import texts even if most of their tokens are unknown to the tokenizer"),
-    ] = False,
+    label: Annotated[str | None, typer.Option(help="column of labels (default: label, relevance, score, …)")] = None,
+    threshold: Annotated[str, typer.Option(help="labels of pairs: the lowest one, or names as relevant,partly")] = "",
+    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="pairs have the lower labels")] = False,
+    no_labels: Annotated[bool, typer.Option("--no-labels", help="import every row as a pair")] = False,
+    language: Annotated[str, typer.Option(help="language that BM25 stems, or none (default: detected)")] = "",
+    allow_unknown: Annotated[bool, typer.Option("--allow-unknown", help="import mostly unknown tokens, too")] = False,
     hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these domains (default: on a tenth)")] = None,
-    evaluate_on: Annotated[
-        Path | None, typer.Option(help="evaluate on this BEIR folder instead of held-out pairs")
-    ] = None,
+    evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder, hold out nothing")] = None,
     split: Annotated[str, typer.Option(help="split of a BEIR folder to evaluate on (default: test, or dev)")] = "",
     scale: Annotated[str, typer.Option(help="scale of the runs. mini starts from MiniLM, desk from words")] = "mini",
 ) -> None:

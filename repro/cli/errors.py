@@ -126,10 +126,7 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "faiss":
         return "faiss is not installed; install this project with [cpu], or [gpu] for CUDA"
     if _is_gpu_full(error):
-        return (
-            f"the GPU is out of memory ({message}): give each process a GPU of its own; in training, smaller numbers of "
-            "texts also help, such as REPRO_CHUNKS=32,32"
-        )
+        return f"the GPU is out of memory ({message}): give each process its own, or set REPRO_CHUNKS=32,32"
     if _is_disk_full(error):
         return f"the disk is full ({message}); no incomplete file remains: {MAKE_ROOM}"
     if isinstance(error, OSError) and error.errno in PERMISSION_ERRORS:

@@ -16,7 +16,7 @@ from repro.text import ABSENT, format_suggestion, shorten
 
 
 def fields(
-    word: Annotated[str | None, typer.Argument(help="list only fields with this word in their name or meaning")] = None,
+    word: Annotated[str | None, typer.Argument(help="list only fields with this word")] = None,
 ) -> None:
     """List the fields of a run: type, range, default per scale and meaning. `launch table1 FIELD=A,B` varies a field."""
     from repro.report.formats import render

@@ -21,24 +21,11 @@ if TYPE_CHECKING:
 
 
 def check(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(help="artefacts (table1, figure3, …) or claims, for example T1.b (default: all)"),
-    ] = None,
+    what: Annotated[list[str] | None, typer.Argument(help="artefacts or claims such as T1.b (default: all)")] = None,
     scale: Scale = "desk",
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="exit with 1 if a claim differs, else with 2 if one was not run or if a named one is judged at another scale",
-        ),
-    ] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="regenerate all generated files (see CONTRIBUTING.md)")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="with --write: list the changes only, exit with 1 if there are any")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="exit code 1: a claim differs, 2: one was not run")] = False,
+    write: Annotated[bool, typer.Option("--write", help="regenerate all generated files")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --write: only list the changes")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge the claims of the paper from the records, all or those of some artefacts or ids. Failures come first."""
@@ -110,13 +97,8 @@ def select_claims(what: Sequence[str] | None) -> list[tuple[Experiment, set[str]
 
 
 def explain_batch(
-    what: Annotated[
-        str,
-        typer.Argument(help="the beginning of a run's id (`repro plan` shows ids), or an artefact for its first run"),
-    ],
-    batch: Annotated[
-        int, typer.Option(min=1, help="number of the batch in the training run, from 1 as in its log")
-    ] = 1,
+    what: Annotated[str, typer.Argument(help="the beginning of a run's id, or an artefact for its first run")],
+    batch: Annotated[int, typer.Option(min=1, help="number of the batch, from 1 as in the log")] = 1,
     scale: Scale = "desk",
     pairs: Annotated[int, typer.Option(min=1, help="number of pairs to print")] = 8,
 ) -> None:

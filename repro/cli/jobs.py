@@ -27,9 +27,7 @@ from repro.spec.scales import get_scale
 from repro.storage.paths import check_home
 from repro.text import count_noun, format_bytes
 
-WhatToFetch = Annotated[
-    list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or data sets (kept in REPRO_DATA)")
-]
+WhatToFetch = Annotated[list[str] | None, typer.Argument(help="artefacts, all, a file of runs, or data sets")]
 
 
 def launch(
@@ -39,10 +37,7 @@ def launch(
     all_seeds: AllSeeds = False,
     profile: Annotated[str, typer.Option(help="machine and resources (see slurm/README.md)")] = "here",
     retry: Annotated[bool, typer.Option("--retry", help="also start failed and cancelled runs")] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="print the sbatch scripts of the runs that would start, submit nothing"),
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the sbatch scripts, submit nothing")] = False,
 ) -> None:
     """Start missing runs on this machine or on Slurm, and no run twice. Exit code 2: a run failed or was skipped."""
     from slurm import start as launches
@@ -90,10 +85,7 @@ def status(
 
 
 def why(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN_OR_CLAIM", help="the beginning of a run's id, or a claim, for example T1.b"),
-    ],
+    run: Annotated[str, typer.Argument(metavar="RUN_OR_CLAIM", help="beginning of a run's id, or a claim as T1.b")],
     scale: Annotated[str, typer.Option(help="scale of the claim")] = "desk",
 ) -> None:
     """Explain one run (state, reason, log, script, owners and scheduler state) or one claim."""
@@ -141,9 +133,7 @@ def prune(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    weights: Annotated[
-        bool, typer.Option("--weights", help="also remove the trained weights of recorded runs, after confirmation")
-    ] = False,
+    weights: Annotated[bool, typer.Option("--weights", help="also remove trained weights, after confirmation")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="with --weights: skip the confirmation")] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -178,9 +168,7 @@ def fetch(
     scale: Scale = "desk",
     seed: Seeds = None,
     all_seeds: AllSeeds = False,
-    hub_id: Annotated[
-        str | None, typer.Option("--from", help="for one data set: the dataset on the hub to fetch it from")
-    ] = None,
+    hub_id: Annotated[str | None, typer.Option("--from", help="hub id to fetch one data set from")] = None,
 ) -> None:
     """Download the requirements of runs, or declared data sets by name. Needs a network. If interrupted, it resumes."""
     needs = _list_needs(what, scale=scale, seeds=seed, all_seeds=all_seeds)

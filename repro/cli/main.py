@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,11 +33,10 @@ from repro.cli.common import (
 )
 from repro.cli.data import data
 from repro.cli.errors import DEBUG, end_without_traceback, run_with_error_handling
-from repro.cli.evaluate_export import VERBS as EVALUATE_EXPORT_VERBS
 from repro.cli.fields import VERBS as FIELD_VERBS
 from repro.cli.inspect import VERBS as INSPECT_VERBS
 from repro.cli.jobs import VERBS as JOB_VERBS
-from repro.cli.search import VERBS as SEARCH_VERBS
+from repro.cli.models import VERBS as MODEL_VERBS
 from repro.records.lookup import describe_missing_scale, describe_seeds, resolve_experiments, resolve_runs, split_words
 from repro.report.names import format_title
 from repro.spec import Experiment, Figure, Run
@@ -64,9 +64,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.callback()
 def settings(
-    debug: Annotated[
-        bool, typer.Option(DEBUG, help="show the traceback of an error (allowed at any position)")
-    ] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="show the traceback of an error")] = False,
 ) -> None:
     """Replicate Contextual Document Embeddings: every table and figure of the paper with one model and trainer."""
 
@@ -85,18 +83,17 @@ def prepare_process() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 
 
-def main() -> None:
-    """Run the command line and exit. User errors print one line and exit with 2, bugs print one line and exit with 70."""
+def main(artefact: str = "") -> None:
+    """Run the command line, or one artefact, and exit. User errors print one line and exit with 2, bugs with 70."""
     prepare_process()
-    status = run_with_error_handling(lambda: app(prog_name="repro", standalone_mode=False))
+    run_command_line = partial(app, prog_name="repro", standalone_mode=False)
+    status = run_artefact_module(artefact) if artefact else run_with_error_handling(run_command_line)
     end_without_traceback()
     sys.exit(status)
 
 
 def run_artefact_module(name: str) -> int:
     """Run one artefact for `python -m repro.NAME`, with the options of `repro run`, and return the exit code."""
-
-    prepare_process()
 
     def run_artefact() -> Any:
         # report an unknown name before parsing the options
@@ -304,9 +301,7 @@ def _collect_experiment(experiment: Experiment, names: Sequence[str], scale: str
 
 @app.command()
 def report(
-    scale: Annotated[
-        list[str] | None, typer.Option(help="show this scale, repeatable (default: those with published records)")
-    ] = None,
+    scale: Annotated[list[str] | None, typer.Option(help="repeatable (default: those with published records)")] = None,
     out: Annotated[Path, typer.Option(help="path of the page")] = Path("report.html"),
 ) -> None:
     """Write an HTML page that works offline: the main results, then the claims and every artefact of each scale."""
@@ -324,9 +319,7 @@ def report(
 
 @app.command()
 def doctor(
-    deep: Annotated[
-        bool, typer.Option("--deep", help="also verify every record and stage against its digests and arrays")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="also verify all records and stages")] = False,
 ) -> None:
     """Check this machine and list missing requirements per scale. With --deep, exit code 2: a check failed."""
     from repro.planning.doctor import check_deeply, run_checks
@@ -345,6 +338,6 @@ def _print_findings(findings: Iterable[Finding]) -> bool:
     return is_good
 
 
-for verb in (*INSPECT_VERBS, *FIELD_VERBS, *JOB_VERBS, *EVALUATE_EXPORT_VERBS, *SEARCH_VERBS):
+for verb in (*INSPECT_VERBS, *FIELD_VERBS, *JOB_VERBS, *MODEL_VERBS):
     app.command()(verb)
 app.add_typer(data, name="data")

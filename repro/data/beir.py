@@ -169,21 +169,14 @@ def load_dataset(dataset: SuiteDataset) -> tuple[Retrieval, CollectionRules]:
     if dataset.split and dataset.split != rules.split:
         # The note about a known collection is about its usual split.
         rules = replace(rules, split=dataset.split, note="" if rules.note == known.note else rules.note)
+    retrieval = load_beir(dataset.path, rules.split, lacks_documents=rules.lacks_documents)
     if dataset.rules is None:
-        retrieval, rules = load_known_collection(dataset.path, dataset.name, rules)
-    else:
-        retrieval = load_beir(dataset.path, rules.split, lacks_documents=rules.lacks_documents)
+        matched = match_rules(rules, replace(retrieval, name=dataset.name))
+        # The name suggested lenient reading, but the content is another collection: read it again, strictly.
+        if rules.lacks_documents and not matched.lacks_documents:
+            retrieval = load_beir(dataset.path, rules.split)
+        rules = matched
     return replace(retrieval, name=dataset.name), note_unjudged_queries(rules, retrieval)
-
-
-def load_known_collection(folder: Path, name: str, rules: CollectionRules) -> tuple[Retrieval, CollectionRules]:
-    """Read a folder with the name of a known collection. Return it with those peculiarities that match the content."""
-    retrieval = load_beir(folder, rules.split, lacks_documents=rules.lacks_documents)
-    matched = match_rules(rules, replace(retrieval, name=name))
-    # The name suggested lenient reading, but the content is another collection: read it again, strictly.
-    if rules.lacks_documents and not matched.lacks_documents:
-        retrieval = load_beir(folder, rules.split)
-    return retrieval, matched
 
 
 def match_rules(rules: CollectionRules, retrieval: Retrieval) -> CollectionRules:
@@ -234,6 +227,16 @@ def find_collections(folder: Path) -> list[SuiteDataset]:
     if len(set(names)) < len(names):
         raise ValueError(f"{folder}: two of its folders would have one name, among {sorted(names)}: rename one")
     return datasets
+
+
+def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:
+    """Return a line about the other entries of a folder of collections, and those inside another. Empty if none."""
+    used = {path for dataset in datasets for path in (dataset.path, *dataset.path.parents)}
+    parents = {path.parent for path in used if path.is_relative_to(folder) and path != folder}
+    entries = {path for parent in parents for path in list_entries(parent)} - used - {folder / "suite.json"}
+    nested = {path for dataset in datasets for path in _iter_beir(dataset.path, MAX_LEVELS)}
+    names = sorted(str(path.relative_to(folder)) for path in entries | nested)
+    return [f"{shorten(folder)}: not read: {shorten(', '.join(names), 300)}"] if names else []
 
 
 def _iter_beir(folder: Path, num_levels: int) -> Iterator[Path]:
@@ -292,12 +295,12 @@ def load_suite(folder: Path) -> Suite:
     try:
         check_name(content["name"], str(path))
         for row in content["datasets"]:
-            name, family = row["name"], row["family"]
             # a family is not a folder, so it may have spaces, as "cqadupstack set"
-            for checked_name in (name, family.replace(" ", "_") if isinstance(family, str) else family):
-                check_name(checked_name, str(path))
+            for name in (row["name"], str(row["family"]).replace(" ", "_")):
+                check_name(name, str(path))
             rules = read_rules(row["quirks"]) if "quirks" in row else None
-            datasets.append(SuiteDataset(name, family, folder / name, rules, row.get("part_of") or ""))
+            part_of = row.get("part_of") or ""
+            datasets.append(SuiteDataset(row["name"], str(row["family"]), folder / row["name"], rules, part_of))
     except (KeyError, TypeError) as error:
         raise ValueError(f'{path} ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}') from error
     if not datasets:

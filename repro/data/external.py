@@ -11,7 +11,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from repro.data.own.imported import find_imported, list_imported_corpora, make_builder
+from repro.data.own.imported import build_imported, find_imported, list_imported_corpora
 from repro.data.pairs import join_pairs, write_pairs
 from repro.data.paper.benchmarks import SUITES, check_suite, make_suite
 from repro.data.paper.hub import SOURCES, SourceFile, get_local_copy, list_source_files
@@ -32,7 +32,7 @@ def find_external_stage(name: str) -> Stage | None:
     sharding = None
     if is_imported(name):
         corpus = find_imported(name)
-        origin, make = corpus.origin, make_builder(corpus)
+        origin, make = corpus.origin, partial(build_imported, corpus)
     elif name in SOURCES:
         get_local_copy(name)
         origin, make = _compute_origin(name), partial(_write_source, name)

@@ -48,16 +48,6 @@ SMALL_TEXT = PlantedText(
 TEXTS = {"wide": PlantedText(), "small": SMALL_TEXT}
 
 
-@dataclass(frozen=True)
-class PlantedDomain:
-    """One domain: its name, its noise words, and its pairs."""
-
-    name: str
-    noise_words: frozenset[str]
-    queries: tuple[str, ...]
-    documents: tuple[str, ...]
-
-
 def build_planted_corpus(
     folder: Path,
     *,
@@ -78,12 +68,12 @@ def build_planted_corpus(
         names = [f"{suite}-{number:03d}" for number in range(num_heldout_domains)]
         for name in names:
             domain = make_domain(name, words, parameters, num_pairs=pairs_per_domain, seed=seed)
-            write_beir_folder(folder / "suites" / suite / name, _to_retrieval(domain))
+            write_beir_folder(folder / "suites" / suite / name, domain)
         write_suite(folder / "suites" / suite, suite, [(name, "planted") for name in names])
 
 
-def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: int, seed: int) -> PlantedDomain:
-    """Generate the domain `name`. The result depends on the arguments only."""
+def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: int, seed: int) -> Retrieval:
+    """Generate the domain `name`: pair n is query n and document n. The result depends on the arguments only."""
     rng = make_rng(seed, "planted domain", name)
     shuffled = rng.permutation(words)
     noise, signal = shuffled[: text.num_noise_words], shuffled[text.num_noise_words :]
@@ -94,7 +84,9 @@ def make_domain(name: str, words: np.ndarray, text: PlantedText, *, num_pairs: i
         # Query and document share topic words, and draw their noise words independently.
         documents.append(_mix(rng, topic_words, noise, text.noise_words_per_document))
         queries.append(_mix(rng, topic_words[: text.topic_words_per_query], noise, text.noise_words_per_query))
-    return PlantedDomain(name, frozenset(noise.tolist()), tuple(queries), tuple(documents))
+    document_ids, query_ids = (tuple(f"{letter}{index}" for index in range(num_pairs)) for letter in "dq")
+    judgements = {query_id: {document_id: 1} for query_id, document_id in zip(query_ids, document_ids, strict=True)}
+    return Retrieval(name, document_ids, tuple(documents), query_ids, tuple(queries), judgements)
 
 
 def list_vocabulary_words(num_words: int, seed: int) -> np.ndarray:
@@ -118,15 +110,3 @@ def _iter_train_rows(
         domain = make_domain(name, words, text, num_pairs=num_pairs, seed=seed)
         for index, (query, document) in enumerate(zip(domain.queries, domain.documents, strict=True)):
             yield Row(f"{name}-{index}", query, document, name, "planted")
-
-
-def _to_retrieval(domain: PlantedDomain) -> Retrieval:
-    indices = range(len(domain.queries))
-    return Retrieval(
-        name=domain.name,
-        document_ids=tuple(f"d{i}" for i in indices),
-        documents=domain.documents,
-        query_ids=tuple(f"q{i}" for i in indices),
-        queries=domain.queries,
-        judgements={f"q{i}": {f"d{i}": 1} for i in indices},
-    )

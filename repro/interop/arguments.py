@@ -1,12 +1,10 @@
-"""Checks of contexts, devices and target folders, before a model is opened or trained."""
+"""Checks of contexts and target folders, before a model is opened or trained."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
-
-from repro.text import shorten
 
 if TYPE_CHECKING:
     from repro.evaluate.suites import Encoder
@@ -76,23 +74,9 @@ def check_contexts(
         raise ValueError(f"{' and '.join(models)} cannot read documents: leave out --context and --num-contexts")
 
 
-def check_device(device: str | None) -> None:
-    """Raise ValueError if this machine does not have a device. Tensors of the device "meta" have no values."""
-    if not device:
-        return
+def to_device(model: Encoder) -> None:
+    """Move a model to a GPU if there is one. Stock models choose one themselves."""
     import torch
 
-    try:
-        torch.empty(0, device=device).cpu()
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"device {shorten(device)!r} is not on this machine ({reason})") from error
-
-
-def to_device(model: Encoder, device: str | None = None) -> None:
-    """Move a model to a device, by default to a GPU if there is one. Stock models choose one themselves."""
-    import torch
-
-    check_device(device)
-    if hasattr(model, "to") and (device or torch.cuda.is_available()):
-        model.to(device or "cuda")
+    if hasattr(model, "to") and torch.cuda.is_available():
+        model.to("cuda")

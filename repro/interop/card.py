@@ -46,7 +46,9 @@ def make_model_card(opened: Opened, name: str, training_run: Run | None = None) 
     """
     run = opened.run or training_run
     records = [] if run is None else find_records([run])
-    num_pairs = [str(record.provenance.get("training", {}).get("num_pairs", "unknown")) for record in records]
+    trainings = [
+        {"commit": record.provenance.get("commit"), **record.provenance.get("training", {})} for record in records
+    ]
     return render_card(
         "card.md.j2",
         config=opened.ours.config,
@@ -56,26 +58,16 @@ def make_model_card(opened: Opened, name: str, training_run: Run | None = None) 
         scores=_format_scores([] if opened.run is None else records),
         run=run,
         phases=[] if run is None else [phase for phase in (get_first_phase(run), run) if phase is not None],
-        num_pairs=", ".join(num_pairs) or "an unknown number of",
-        recipe=f"Not known: the weights came from {opened.called!r}."
-        if run is None
-        else _describe_recipe(run, records),
+        trainings=trainings,
+        recipe="" if run is None else _tabulate_changes(run),
+        called=opened.called,
         digest=compute_model_digest(opened.ours),
     )
 
 
-def _describe_recipe(run: Run, records: Sequence[Record]) -> str:
+def _tabulate_changes(run: Run) -> str:
     rows = tuple((name, str(value)) for name, value in difference(run).items())
-    lines = [as_markdown(View(f"Run {run_id(run)}; what differs from its scale:", ("field", "value"), rows))]
-    for record in records:
-        training = record.provenance.get("training", {})
-        lines.append(
-            f"{training.get('num_parameters', 'unknown')} parameters, {training.get('num_steps')} steps of "
-            f"{run.batches_a_step * run.batch_size} pairs, "
-            f"weights of step {training.get('kept_weights', {}).get('step', training.get('num_steps'))}; "
-            f"code at commit {record.provenance.get('commit')}."
-        )
-    return "\n".join(lines)
+    return as_markdown(View(f"Run {run_id(run)}; what differs from its scale:", ("field", "value"), rows))
 
 
 def _format_scores(records: Sequence[Record]) -> str:

@@ -15,10 +15,7 @@ from repro.report.view import View, format_with_sign
 from repro.text import ABSENT, format_number
 
 MEASURE_LABELS = {"ndcg_at_10": "NDCG@10", "recall_at_100": "recall@100", "mrr_at_10": "MRR@10"}
-INTERVAL_NOTE = (
-    "95 %: paired bootstrap over the queries within each collection. It covers other queries of these collections, "
-    "not another training seed, other collections or another draw of context documents."
-)
+INTERVAL_NOTE = "95 %: paired bootstrap over the queries of each collection, not over seeds, collections or contexts."
 NO_INTERVAL_NOTE = "No interval where there are fewer than three queries or no query differs: other queries could reverse a difference."
 
 

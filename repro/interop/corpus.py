@@ -16,6 +16,7 @@ from repro.data.beir import (
     Suite,
     SuiteDataset,
     check_groups,
+    describe_skipped_entries,
     find_collections,
     get_legal_name,
     load_dataset,
@@ -26,7 +27,7 @@ from repro.data.columns import ACCEPTED, match_names
 from repro.data.lines import iter_lines
 from repro.data.own.evaluation_folders import choose_split
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
-from repro.data.paper.collection_rules import CollectionRules
+from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.data.readers import iter_rows
 from repro.data.wording import normalize_text
 from repro.evaluate.collections import read_collections
@@ -90,13 +91,13 @@ def read_corpus(source: str, progress: Progress = print) -> Corpus:
 
 
 def _read_collection(dataset: SuiteDataset) -> Corpus:
-    """Read a BEIR folder, which may lack queries. If it has some, the peculiarities of its content apply."""
+    """Read the documents of a BEIR folder, which may lack queries. If they may be questions, queries decide the role."""
+    documents = read_texts(dataset.path / "corpus.jsonl", DOCUMENT)
     files = (dataset.path / "queries.jsonl", dataset.path / "qrels" / f"{choose_split(dataset)}.tsv")
-    if not all(map(Path.is_file, files)):
-        return Corpus(dataset.name, read_texts(dataset.path / "corpus.jsonl", DOCUMENT))
-    retrieval, rules = load_dataset(dataset)
-    documents = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    return Corpus(dataset.name, documents, rules.document_role)
+    may_be_questions = (dataset.rules or find_rules(dataset.name)).asks_on_both_sides
+    # The name is not enough: the content must match, too.
+    is_checked = may_be_questions and all(map(Path.is_file, files))
+    return Corpus(dataset.name, documents, load_dataset(dataset)[1].document_role if is_checked else "document")
 
 
 def open_suite(source: str, progress: Progress = print, split: str = "") -> Suite:
@@ -129,6 +130,8 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
     # It may also be the name of a suite or an imported corpus.
     if "/" not in source:
         progress(f"{shorten(source)}: reading the folder of this name in the working directory")
+    for line in describe_skipped_entries(folder, suite.datasets):
+        progress(line)
     check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
     return Suite(suite.name, tuple(each._replace(split=choose_split(each, split)) for each in suite.datasets))
 

@@ -31,7 +31,6 @@ from repro.interop.arguments import (
     BM25,
     MINILM,
     check_contexts,
-    check_device,
     is_blind,
     reads_documents,
     to_device,
@@ -80,7 +79,6 @@ class EvaluationRequest:
         context_seed: Seed for drawing context documents.
         num_contexts: Number of distinct context documents. Default: as many as the model takes.
         revision: Revision of a hub id.
-        device: Device of torch. Default: a GPU if there is one.
         bm25: Whether BM25 is scored too. Default: if the suite has at most `BM25_UP_TO` documents.
         language: Language that BM25 stems. Default: that of an imported corpus, or detected in a folder, or English.
         compare_with: Another model.
@@ -96,7 +94,6 @@ class EvaluationRequest:
     context_seed: int = 0
     num_contexts: int | None = None
     revision: str | None = None
-    device: str | None = None
     bm25: bool | None = None
     language: str = ""
     compare_with: str | None = None
@@ -162,7 +159,6 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     provenance = get_code_identity() | {"versions": list_versions(), "asked": asdict(request)}
     # What can be refused without opening a model is refused first.
     check_language(request.language or ENGLISH)
-    check_device(request.device)
     if request.wrong_from is not None and "wrong" not in (*request.contexts, *request.whiten):
         raise ValueError(f"--wrong-from {request.wrong_from}: add --context wrong, which is not evaluated")
     sources = [request.model] if request.compare_with is None else [request.model, request.compare_with]
@@ -323,7 +319,7 @@ class _Evaluator:
     def score_model(self, source: str, opened: Opened) -> Scored:
         """Score a model."""
         request, model = self.request, opened.model
-        to_device(model, request.device)
+        to_device(model)
         model.report = make_encoding_reporter(self.progress)
         has_prompts = not isinstance(model, StockEncoder) or any(model.role_prompts.values())
         if not has_prompts and source != MINILM and find_training_run(source) is None:
@@ -432,7 +428,7 @@ def get_default_folder(request: EvaluationRequest, suite: str) -> Path:
     Repeating a command finds its cached results. Any other model, context or seed has another folder.
     """
     # "model" in two working directories is two models. A split that is not asked for keeps the folders of earlier versions.
-    options = {name: _resolve_path(value) for name, value in asdict(request).items() if name != "device"}
+    options = {name: _resolve_path(value) for name, value in asdict(request).items()}
     if not request.split:
         del options["split"]
     return get_home() / "evaluations" / f"{get_folder_name(request.model, suite)}-{hash_json(options)[:8]}"

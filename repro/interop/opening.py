@@ -90,10 +90,8 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
     commit = None
     if not folder.is_dir():
         if not is_hub_id(source):
-            raise ValueError(
-                f"no model {shorten(repr(source))}: name a folder, a run's id (12 characters of 0-9 and a-f, or a unique "
-                f"beginning), a hub id (OWNER/NAME) or {MINILM}; evaluate also takes {BM25}"
-            )
+            kinds = f"a folder, the beginning of a run's id, a hub id (OWNER/NAME) or {MINILM}"
+            raise ValueError(f"no model {shorten(repr(source))}: name {kinds}; evaluate also takes {BM25}")
         folder = find_folder(source, revision)
         commit = folder.name
     called = source if commit or source == MINILM else folder.resolve().name

@@ -81,8 +81,10 @@ def find_seen_queries(
         pairs = _read_pairs(StageGraph(phase), source, progress)
         if pairs is None or len(pairs) > MAX_COMPARED_PAIRS:
             seen.is_complete = False
-        else:
-            _add_seen(pairs, queries, seen)
+            continue
+        for text in chain.from_iterable(pairs.blocks("query")):
+            for name, query_id in queries.get(identify_text(text), ()):
+                seen.ids[name].add(query_id)
     return seen
 
 
@@ -102,11 +104,8 @@ def _read_pairs(graph: StageGraph, source: str, progress: Callable[[str], None])
     return graph.selected_pairs()
 
 
-QueriesByText = Mapping[str, list[tuple[str, str]]]
-"""Collection and id of the queries by their text."""
-
-
-def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByText:
+def _group_queries_by_text(collections: Mapping[str, Collection]) -> Mapping[str, list[tuple[str, str]]]:
+    """Return collection and id of the queries by their text."""
     queries_by_text: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name, collection in collections.items():
         for query_id, text in zip(collection.retrieval.query_ids, collection.retrieval.queries, strict=True):
@@ -114,13 +113,6 @@ def _group_queries_by_text(collections: Mapping[str, Collection]) -> QueriesByTe
     # Texts that consist of punctuation have an empty normalised form, and would all match each other.
     queries_by_text.pop("", None)
     return queries_by_text
-
-
-def _add_seen(pairs: Pairs, queries: QueriesByText, seen: SeenQueries) -> None:
-    """Add the queries that occur in the training pairs to `seen`."""
-    for text in chain.from_iterable(pairs.blocks("query")):
-        for name, query_id in queries.get(identify_text(text), ()):
-            seen.ids[name].add(query_id)
 
 
 @dataclass(frozen=True)
@@ -147,8 +139,7 @@ def review_seen_queries(
     num_queries = _count_queries(collections)
     lines = [_format_seen_line(source, counts[source], num_queries, left_out=leave_out) for source in counts]
     lines += [
-        f"warning: the training queries of {source} are unknown, not on this machine or too many: queries of this suite "
-        "may be among them"
+        f"warning: {source} may be trained on queries of this suite, since its training queries are not known here"
         for source, queries in seen.items()
         if not queries.is_complete and (leave_out or source != MINILM)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -182,12 +181,10 @@ def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str
         queries, documents = (pairs.texts(side, rows[:num_samples]) for side in SIDES)
         for query, document in zip(queries, documents, strict=True):
             samples.append({"source": source, "query": query, "document": document})
-    counts = json.loads((folder / "report.json").read_text()) if (folder / "report.json").is_file() else {}
     return {
         "corpus": name,
         "num_pairs": len(pairs),
         "num_domains": len(pairs.domain_names),
         "sources": sources,
-        "counts": counts,
         "samples": samples,
     }

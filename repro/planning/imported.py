@@ -79,30 +79,26 @@ class Planned:
         return [notes[0], *(f"  {note}" for note in notes[1:]), *self._describe_runs()]
 
     def _format_language(self, language: str) -> str:
-        line = f"language of BM25: {language} (--language sets another)"
-        if language == ENGLISH:
-            return line
-        advice = 'set "start": "FOLDER", an encoder of this language, in the file of runs'
-        return f"{line}; warning: MiniLM is English: {advice}"
+        advice = '; warning: MiniLM is English: set "start": "FOLDER", an encoder of this language, in the file of runs'
+        return f"language of BM25: {language} (--language sets another){'' if language == ENGLISH else advice}"
 
     def _list_warnings(self) -> list[str]:
         split, num_kept = self.report["split"], self.corpus.found.num_kept
         warnings = []
         if split["trained answers"]:
             warnings.append(
-                f"warning: {split['trained answers']} training pairs with a document that is relevant to a held-out query "
-                f"are kept, since they are more than {MAX_LOST_SHARE:.0%} of all. Scores may be too high. --evaluate-on "
-                "FOLDER gives other queries"
+                f"warning: {split['trained answers']} training pairs (more than {MAX_LOST_SHARE:.0%}) have a document that is "
+                "relevant to a held-out query, so scores may be too high. --evaluate-on FOLDER gives other queries"
             )
         if split["held out"] > MAX_LOST_SHARE * num_kept and not self.corpus.held_out_domains:
+            share = split["held out"] / num_kept
             warnings.append(
-                f"warning: {split['held out'] / num_kept:.0%} of the pairs are held out instead of a tenth, since they share "
-                "a text with those that are drawn. --evaluate-on FOLDER holds out none"
+                f"warning: {share:.0%} of the pairs are held out, as texts recur. --evaluate-on FOLDER holds out none"
             )
         if self.num_unused:
+            pairs = count_noun(self.num_unused, "pair")
             warnings.append(
-                f"warning: {count_noun(self.num_unused, 'pair')} in domains smaller than a batch are never trained on. "
-                '"domain_column": "source" in the file of runs mixes domains'
+                f'warning: {pairs} in small domains are not trained on. "domain_column": "source" mixes domains'
             )
         return warnings
 
@@ -208,9 +204,8 @@ def plan_training(audit: Audit, name: str, domain_sizes: Sequence[int], *, large
         batch_size = _find_batch_size([sum(domain_sizes)], largest_batch)
     if batch_size is None:
         raise ValueError(
-            f"{name} has {sum(domain_sizes)} pairs left to train on ({audit.describe_rows()}), which needs at least "
-            f"{BATCH_SIZES[-1] * BATCHES_PER_EPOCH}: hold out less with --hold-out, give a collection with --evaluate-on, or "
-            "import more pairs. To evaluate only, write them as a BEIR folder (corpus.jsonl, queries.jsonl, qrels/test.tsv)"
+            f"{name} has {sum(domain_sizes)} pairs left to train on ({audit.describe_rows()}), and training needs "
+            f"{BATCH_SIZES[-1] * BATCHES_PER_EPOCH}: less --hold-out, or --evaluate-on FOLDER. A BEIR folder can evaluate only"
         )
     fields = {
         "num_pairs": None,

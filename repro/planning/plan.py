@@ -71,10 +71,8 @@ class Plan:
     def lines(self) -> list[str]:
         """Return the plan as lines of text."""
         num_distinct = len(self.recorded) + len(self.missing)
-        lines = [
-            f"{count_noun(self.num_asked, 'run')} requested, {num_distinct} distinct, {len(self.recorded)} recorded, "
-            f"{len(self.missing)} missing"
-        ]
+        requested = f"{count_noun(self.num_asked, 'run')} requested, {num_distinct} distinct"
+        lines = [f"{requested}, {len(self.recorded)} recorded, {len(self.missing)} missing"]
         lines += [f"missing: {requirement}" for requirement in self.lacks]
         if self.lacks:
             lines.append("`repro fetch` with the same arguments downloads what is missing, if there is a network")
@@ -91,11 +89,10 @@ class Plan:
             return
         cost = self.totals
         scales = {run.scale: get_scale(run.scale) for run in self.missing}
-        hints = [
-            f"{name} is meant for {scale.hardware}" for name, scale in sorted(scales.items()) if scale.judges_values
-        ]
-        if hints and not self.num_gpus:
-            yield "; ".join([*hints, "--profile NAME plans for other machines, see slurm/profiles.toml"])
+        papers = {name: scale.hardware for name, scale in sorted(scales.items()) if scale.judges_values}
+        if papers and not self.num_gpus:
+            meant = "; ".join(f"{name} is meant for {hardware}" for name, hardware in papers.items())
+            yield f"{meant}; --profile NAME plans for other machines, see slurm/profiles.toml"
         machine = f"{self.num_gpus} GPU per run" if self.num_gpus else "CPU"
         memory = f"memory {cost['memory_gib']} GiB per process"
         time = f"{format_seconds(3600 * cost['hours_one_after_another'])} in sequence"
@@ -109,7 +106,7 @@ class Plan:
         yield "times are those of the most similar records, scaled by the work on their tokens"
         if cost["num_unknown"]:
             runs = count_noun(cost["num_unknown"], "run")
-            paper = "; REPRODUCING.md has a table of the paper's scale" if hints else ""
+            paper = "; REPRODUCING.md has a table of the paper's scale" if papers else ""
             yield f"excluded: {runs} without a similar record, or of unknown length, with the time {ABSENT}{paper}"
 
 

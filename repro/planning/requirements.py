@@ -167,18 +167,10 @@ def _make_unfetchable_requirement(name: str, reason: str) -> Need:
 
 def _make_stage_requirement(stage: Stage) -> Need:
     corpus = str(stage.key["corpus"])
-    if corpus in CORPORA:
-        origin = CORPORA[corpus].made_from
-    else:
-        origin = "its local copy" if corpus in SOURCES else "what was imported"
-    how = f"made from {origin}"
-    return Need(
-        f"corpus {corpus}",
-        how,
-        lambda _: [] if stage.is_built else [how],
-        stage.build,
-        is_made_here=not (corpus in CORPORA and CORPORA[corpus].reads_wheels and list_missing_wheels()),
-    )
+    own = CORPORA.get(corpus)
+    how = f"made from {own.made_from if own else 'its local copy' if corpus in SOURCES else 'what was imported'}"
+    is_made_here = not (own and own.reads_wheels and list_missing_wheels())
+    return Need(f"corpus {corpus}", how, lambda _: [] if stage.is_built else [how], stage.build, is_made_here)
 
 
 def _list_encoders(run: Run) -> Iterator[str]:
@@ -219,32 +211,30 @@ def _explain_error(find: Callable[[], object]) -> list[str]:
 def _make_mteb_requirement(suite: str) -> Need:
     """Return the requirement of an MTEB suite.
 
-    Only mteb knows the files of a task. A task counts as available after its data was loaded here once, with the
+    Only mteb knows the files of a task. A suite counts as available after its data was loaded here once, with the
     revisions that a note stores.
     """
-    notes = get_data_folder() / "mteb"
+    note = get_data_folder() / "mteb" / f"{suite}.json"
 
-    def list_missing() -> list[Any]:
+    def list_datasets() -> dict[str, Any]:
         from repro.analyses.mteb import list_mteb_tasks, list_task_datasets
 
-        tasks = [(task, notes / f"{task.metadata.name}.json") for task in list_mteb_tasks(suite)]
-        return [task for task, path in tasks if not path.is_file() or read_json(path) != list_task_datasets(task)]
+        return {task.metadata.name: list_task_datasets(task) for task in list_mteb_tasks(suite)}
 
     def list_problems(is_thorough: bool) -> list[str]:
-        # the notes first, because importing mteb takes seconds and memory
-        if not any(notes.glob("*.json")):
-            return [f"{suite} was not loaded"]
-        return [f"{task.metadata.name} was not loaded completely: repro fetch continues" for task in list_missing()]
+        # the note first, because importing mteb takes seconds and memory
+        is_here = note.is_file() and read_json(note) == list_datasets()
+        return [] if is_here else [f"{suite} was not loaded completely: repro fetch loads it"]
 
     def download(progress: Progress) -> None:
-        from repro.analyses.mteb import list_task_datasets
+        from repro.analyses.mteb import list_mteb_tasks
 
-        # An interrupted download resumes with the next task.
-        for task in list_missing():
+        # After an interruption, tasks in the cache of the hub load quickly.
+        for task in list_mteb_tasks(suite):
             progress(f"loading {task.metadata.name}")
             task.load_data()
             task.unload_data()
-            write_json(notes / f"{task.metadata.name}.json", list_task_datasets(task))
+        write_json(note, list_datasets())
 
     how = "about 40 GB that mteb downloads into the cache of the hub"
     return Need(f"data {suite}", how, list_problems, download)

@@ -74,8 +74,5 @@ def run_from_record(recorded: Mapping[str, Any], recorded_id: str) -> Run:
         defaults = get_scale(run.scale).fields
         changes = {name: value for name, value in difference(run).items() if name in defaults}
         listed = ", ".join(f"{name} was {value!r}, is {defaults[name]!r}" for name, value in changes.items())
-        raise ValueError(
-            f"record {recorded_id} has id {run_id(run)} today, because the version or a value of scale {run.scale!r} has "
-            f"moved: {listed}"
-        )
+        raise ValueError(f"record {recorded_id} has id {run_id(run)} today: scale {run.scale!r} has moved: {listed}")
     return run

@@ -283,10 +283,8 @@ def _check_tokenizer(folder: Path) -> None:
     for role in ("cls_token", "sep_token", "pad_token"):
         expected, actual = config.get(f"{role}_id"), ids.get(special_tokens.get(role, ""))
         if isinstance(expected, int) and actual is not None and expected != actual:
-            raise ValueError(
-                f"{path} has id {actual} for {role}, but {role}_id in {folder / CONFIG} is {expected}: this is the tokenizer "
-                "of another vocabulary"
-            )
+            found = f"{path} has id {actual} for {role}, {folder / CONFIG} has {expected}"
+            raise ValueError(f"{found}: this is the tokenizer of another vocabulary")
 
 
 def _read_special_tokens(folder: Path) -> dict[str, str]:

@@ -56,7 +56,7 @@ def test_second_call_trains_nothing(smoke: Smoke, monkeypatch: pytest.MonkeyPatc
         ("explain-batch table1 --scale dask", "dask"),
         ("show table1 --scale smoke --format pdf", "pdf"),
         ("data show wikipedia", "wikipedia"),
-        ("run table1 --scale small", "truncated BEIR"),
+        ("run table1 --scale small", "suite 'beir'"),
         ("run table1 --seed 77", "77"),
     ],
 )

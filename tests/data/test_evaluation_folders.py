@@ -95,14 +95,15 @@ def test_other_split_keeps_rules(tmp_path: Path) -> None:
 
 
 def test_folders_become_an_evaluation_set(tmp_path: Path) -> None:
-    """Scores are those of the folder itself. Training splits are not read."""
+    """Scores are those of the folder itself. Other entries are named, and training splits are not read."""
     for name in ("one", "my corpus", "日本語", "c++docs"):
         write_splits(tmp_path / "all" / name, test=range(SIZE))
     write_splits(tmp_path / "all" / "one", train=range(4), test=range(SIZE))
+    (tmp_path / "all" / "notes.txt").touch()
     output = run_command("data", "import", str(tmp_path / "all"), "--name", "theirs")
     corpus = find_imported("theirs")
     assert corpus.only_evaluates and output.rstrip().endswith("repro evaluate --model bm25 --suite theirs")
-    assert any("train.tsv" in note for note in corpus.notes)
+    assert any("notes.txt" in note for note in corpus.notes) and any("train.tsv" in note for note in corpus.notes)
     names = {get_legal_name(path.name) for path in (tmp_path / "all").iterdir() if path.is_dir()}
     assert {dataset.name for dataset in open_suite("theirs").datasets} == names
     assert score_bm25("theirs") == score_bm25(str(tmp_path / "all"))

@@ -195,7 +195,7 @@ def test_manual_copy_is_never_completed(data_folder: Path, monkeypatch: pytest.M
     (folder / "x.jsonl").write_text(ROW)
     assert get_local_copy("nomic-supervised") == folder
     version = compute_version("nomic-supervised")
-    assert "without a download" in find_problems("nomic-supervised")[0]
+    assert "existing files" in find_problems("nomic-supervised")[0]
     fetch("nomic-supervised", progress=ignore)
     assert not find_problems("nomic-supervised") and compute_version("nomic-supervised") == version
     assert ask.call_count == 1 and json.loads((folder / CHECKSUMS).read_text())["revision"] == "manual copy"

@@ -43,7 +43,7 @@ def build_desk(folder: Path) -> None:
     """
     mined = mine_all()
     suites = build_suites(mined)
-    _write_suites(folder / "suites", suites)
+    write_suites(folder / "suites", suites)
     _write_training_pairs(folder, mined, suites)
 
 
@@ -58,7 +58,7 @@ def build_views(folder: Path) -> None:
     rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=cut_document)
     views = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     fresh = drop_repeated_pairs(drop_evaluated_rows(views, evaluated, removed), removed)
-    _write_rows(folder, mined, suites, fresh, removed)
+    write_rows(folder, mined, suites, fresh, removed)
 
 
 def build_wide(folder: Path) -> None:
@@ -78,7 +78,7 @@ def build_others(folder: Path) -> None:
     """
     added = mine_added_sources()
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, _group_by_domain(added), EvaluatedTexts())}
-    _write_suites(folder / "suites", suites)
+    write_suites(folder / "suites", suites)
     _write_training_pairs(folder, added, suites)
 
 
@@ -97,11 +97,11 @@ def build_functions(folder: Path) -> None:
         for name, rules in FUNCTION_RULES.items()
     ]
     suites = {"functions": suite}
-    _write_suites(folder / "suites", suites)
+    write_suites(folder / "suites", suites)
     removed: Counter[str] = Counter()
     evaluated = _collect_evaluated_texts(suites)
     fresh = drop_repeated_documents(drop_evaluated_rows(rows["train"], evaluated, removed), removed)
-    _write_rows(folder, [mined], suites, fresh, removed)
+    write_rows(folder, [mined], suites, fresh, removed)
 
 
 Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
@@ -137,7 +137,8 @@ def _build_suite(
     return suite
 
 
-def _write_suites(folder: Path, suites: Suites) -> None:
+def write_suites(folder: Path, suites: Suites) -> None:
+    """Write the collections of each suite, and its list."""
     for name, suite in suites.items():
         for dataset, collection in suite:
             write_beir_folder(folder / name / dataset.name, collection.retrieval)
@@ -164,10 +165,10 @@ def _write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites) 
     removed: Counter[str] = Counter()
     rows = map(cut_document, _iter_training_rows(mined))
     fresh = drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed)
-    _write_rows(folder, mined, suites, fresh, removed)
+    write_rows(folder, mined, suites, fresh, removed)
 
 
-def _write_rows(
+def write_rows(
     folder: Path, mined: Sequence[Mined], suites: Suites, rows: Iterator[Row], removed: Counter[str]
 ) -> None:
     """Write train.arrow, and report.json with the numbers of mined, removed, trained and held-out rows.

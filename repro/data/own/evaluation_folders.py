@@ -14,6 +14,7 @@ from repro.data.beir import (
     Retrieval,
     SuiteDataset,
     check_groups,
+    describe_skipped_entries,
     find_collections,
     load_dataset,
     write_beir_folder,
@@ -70,9 +71,9 @@ def describe_split(dataset: SuiteDataset, chosen: str, trained: Sequence[str] = 
     return [f"{dataset.name} is evaluated on {chosen}.tsv{others}"]
 
 
-def describe_given(given: Sequence[Given], split: str, *, trains: bool) -> list[str]:
-    """Return lines about the splits that are read and not read, and peculiarities."""
-    lines: list[str] = []
+def describe_given(source: Path, given: Sequence[Given], split: str, *, trains: bool) -> list[str]:
+    """Return lines about the skipped entries, splits that are read and not read, and peculiarities."""
+    lines = describe_skipped_entries(source, [dataset for dataset, _ in given]) if given else []
     for dataset, retrieval in given:
         chosen = choose_split(dataset._replace(rules=None), split)
         lines += describe_split(dataset, chosen, ("train",) if trains else ())

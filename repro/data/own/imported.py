@@ -12,7 +12,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +139,7 @@ def import_source(
         _check_target(name)
         remove_dead_parts(target, is_leased=True)
         with atomic_folder(target, must_be_first=True) as part:
-            notes = describe_given(given, split, trains=trains and evaluate_on is None)
+            notes = describe_given(given_source, given, split, trains=trains and evaluate_on is None)
             if given:
                 write_given(part / GIVEN_FOLDER, name, given)
             if trains:
@@ -202,12 +201,8 @@ def find_imported(name: str) -> ImportedCorpus:
     return corpus
 
 
-def make_builder(corpus: ImportedCorpus) -> Callable[[Path], None]:
-    """Return the function that writes training pairs, suite and report to a folder."""
-    return partial(_build, corpus)
-
-
-def _build(corpus: ImportedCorpus, folder: Path) -> None:
+def build_imported(corpus: ImportedCorpus, folder: Path) -> None:
+    """Write training pairs, suite and report to a folder."""
     suite = folder / "suites" / corpus.name
     report: dict[str, Any] = {"num_pairs": 0}
     if corpus.has_given_collections:
@@ -266,11 +261,8 @@ def explain_none_set_apart(corpus: str) -> str:
     # imported on demand: other commands only need the name of a corpus
     from repro.data.own.holdout import SET_APART_FROM
 
-    needed = (
-        f"an imported corpus of {SET_APART_FROM} queries and documents or more has some, unless a fifth of its pairs "
-        "share a text with them"
-    )
-    return f"kept_weights='best': corpus {corpus!r} has no pairs set apart; {needed}: use 'last'"
+    needed = f"imported ones of {SET_APART_FROM} queries and documents or more have some"
+    return f"kept_weights='best': corpus {corpus!r} has no pairs set apart ({needed}): use 'last'"
 
 
 def list_content_files(folder: Path) -> list[Path]:

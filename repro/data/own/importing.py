@@ -106,10 +106,7 @@ def import_pairs(
     pairs = read_pairs(folder / PAIRS_FILE)
     audit.language = language or detect_language(pairs.texts("document", space_evenly(len(pairs))))
     if blocks.num_characters[0] >= SWAPPED_RATIO * blocks.num_characters[1]:
-        audit.notes.append(
-            "warning: queries are longer than documents: are the columns the right way round? If not, name them with "
-            "--query and --document"
-        )
+        audit.notes.append("warning: queries are longer than documents. Name swapped columns: --query and --document")
     (folder / AUDIT_FILE).write_text(json.dumps(vars(audit), indent=1) + "\n", encoding="utf-8")
     return audit
 

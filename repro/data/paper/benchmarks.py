@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from repro.data.beir import write_suite
 from repro.data.folders import is_beir
+from repro.data.paper import DECLARED
 from repro.storage.paths import get_data_folder
 
 ARCHIVES = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
@@ -25,8 +24,6 @@ class Benchmark:
     parts: Sequence[str] = ()
 
 
-DECLARED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("declared.toml").read_text(encoding="utf-8"))
-"""All data of the paper by its name."""
 BENCHMARKS = {name: Benchmark(**values) for name, values in DECLARED["evaluation"].items()}
 SUITES: dict[str, tuple[str, ...]] = {name: tuple(names) for name, names in DECLARED["suites"].items()}
 
@@ -43,10 +40,9 @@ def check_suite(suite: str) -> None:
     missing = [name for name in SUITES[suite] if not all(map(is_beir, list_beir_folders(name).values()))]
     if missing:
         size = sum(BENCHMARKS[name].size_mb for name in missing)
-        label = "truncated BEIR" if suite == "beir" else suite
+        fetch = f"REPRO_DATA={shlex.quote(str(get_data_folder()))} repro fetch {suite}"
         raise ValueError(
-            f"suite {suite!r}: {missing} of {label} (archives of about {size} MB) are not in {get_data_folder() / 'beir'}; on "
-            f"a machine with internet: REPRO_DATA={shlex.quote(str(get_data_folder()))} repro fetch {suite}"
+            f"suite {suite!r}: {missing} (about {size} MB) are missing; on a machine with internet: {fetch}"
         )
 
 

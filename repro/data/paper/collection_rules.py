@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from types import MappingProxyType
 from typing import Any
+
+from repro.data.paper import DECLARED
 
 STORED_NAMES = {"note": "says"}
 """Names of fields in suite.json, if they differ."""
@@ -55,27 +56,7 @@ def read_rules(stored: Mapping[str, Any]) -> CollectionRules:
     return CollectionRules(**{names.get(name, name): value for name, value in dict(stored).items()})
 
 
-KNOWN_RULES: Mapping[str, CollectionRules] = MappingProxyType(
-    {
-        "arguana": CollectionRules(
-            removes_self_hits=True,
-            lacks_documents=True,
-            note="each query is a document of the corpus and is removed from its own ranking; judged documents that "
-            "the corpus lacks stay in the ideal ranking, as in trec_eval",
-        ),
-        "quora": CollectionRules(
-            removes_self_hits=True,
-            asks_on_both_sides=True,
-            note="queries and documents are questions: a query's own id is taken out, both sides get its prompt",
-        ),
-        "msmarco": CollectionRules(
-            split="dev", note="scored on dev ({num_queries} queries here), as in the paper: MS MARCO's has 6,980"
-        ),
-        "webis-touche2020": CollectionRules(
-            note="BEIR's scores are of version 2 of the judgements (49 queries; {num_queries} here), not of version 3"
-        ),
-    }
-)
+KNOWN_RULES = {name: CollectionRules(**rules) for name, rules in DECLARED["rules"].items()}
 _ALIASES = {"quoraretrieval": "quora", "msmarcoretrieval": "msmarco", "touche2020": "webis-touche2020"}
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from repro.data.columns import Columns
 from repro.data.folders import get_format, list_visible_files
 from repro.data.pairs import Row, make_id
-from repro.data.paper.benchmarks import DECLARED
+from repro.data.paper import DECLARED
 from repro.data.prompts import CLASSIFICATION, CLUSTERING, SEARCH
 from repro.data.readers import read_foreign_rows
 from repro.data.wording import keep_words
@@ -97,11 +97,8 @@ def get_local_copy(name: str) -> Path:
     """
     source, folder = SOURCES[name], get_source_folder(name)
     if not any(list_pair_files(folder)):
-        raise ValueError(
-            f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: "
-            f"REPRO_DATA={shlex.quote(str(folder.parent))} repro fetch {name}, or hf download {source.hub_ids[0]} "
-            f"--repo-type dataset --local-dir {shlex.quote(str(folder))}"
-        )
+        fetch = f"REPRO_DATA={shlex.quote(str(folder.parent))} repro fetch {name}"
+        raise ValueError(f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: {fetch}")
     if reason := find_incomplete_reason(name, folder):
         raise ValueError(reason)
     if "domain" not in source.columns:

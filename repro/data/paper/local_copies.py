@@ -106,15 +106,11 @@ def find_problems(name: str, *, is_thorough: bool = True) -> list[str]:
     """Return a line for each file that is missing or has changed. Without `is_thorough`, only sizes are compared."""
     folder = get_copy_folder(name)
     if not _list_files(folder):
-        return [
-            f"{name} (about {format_size(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"
-        ]
+        return [f"{name} ({format_size(name)}) is not in {folder}; on a machine with internet: repro fetch {name}"]
     if name in SOURCES and (reason := find_incomplete_reason(name, folder)):
         return [reason]
     if not (folder / CHECKSUMS).is_file():
-        return [
-            f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files, without a download"
-        ]
+        return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files"]
     lines = []
     for relative, expected in json_object(folder / CHECKSUMS)["files"].items():
         path = folder / relative
@@ -168,10 +164,8 @@ def _fetch_from_hub(name: str, folder: Path, hub_id: str | None) -> str:
             reasons.append(f"{candidate}: {(str(error).splitlines() or [type(error).__name__])[0]}")
             if (folder / FETCHING).is_file():
                 break
-    raise ValueError(
-        f"{name} (about {format_size(name)}) could not be fetched from the hub ({'; '.join(reasons)}); repeat the command "
-        f"to resume, name another dataset with --from, or put a copy in {folder}"
-    )
+    remedy = f"repeat the command to resume, name another dataset with --from, or put a copy in {folder}"
+    raise ValueError(f"{name} could not be fetched from the hub ({'; '.join(reasons)}); {remedy}")
 
 
 def _fetch_archive(name: str, folder: Path) -> None:

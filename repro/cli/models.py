@@ -1,31 +1,33 @@
-"""Verbs that evaluate models from any source, and export them to other libraries."""
+"""Verbs that open models from any source: to evaluate, export, adapt and search with them."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, ContextSeed, Device, NumContexts, Revision, print_json, print_line, print_progress
-from repro.interop.arguments import CONTEXTS
+from repro.cli.common import AsJson, ContextSeed, NumContexts, Revision, print_json, print_line, print_progress
+from repro.text import shorten
+
+MAX_EXCERPT_CHARACTERS = 100
 
 Model = Annotated[
     str | None,
     typer.Option(help="a run's id, a folder (ours, an export or the authors' format), a hub id, minilm, or bm25"),
 ]
-ModelToOpen = Annotated[str, typer.Argument(help="a run's id, a folder, a hub id, or minilm")]
+ModelToOpen = Annotated[str, typer.Argument(help="a run's id, a folder (ours or another's), a hub id, or minilm")]
 OurModel = Annotated[str, typer.Argument(help="a run's id, or a folder or hub id of one of our models")]
+CorpusName = Annotated[
+    str, typer.Option(help="an imported corpus, a suite of one collection, a BEIR folder or a file of documents")
+]
 SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEIR folder, or a folder of BEIR folders")]
 WrongFrom = Annotated[
     str | None,
-    typer.Option(
-        help="source of the out-of-corpus context: a suite, an imported corpus, a BEIR folder or a file of documents "
-        "(default: another collection of the suite, or desk if there is none)"
-    ),
+    typer.Option(help="suite, corpus, BEIR folder or file of the out-of-corpus context (default: the suite, or desk)"),
 ]
-
-
 Two = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="evaluate two models and their difference")]
 
 
@@ -34,30 +36,18 @@ def evaluate(
     model: Model = None,
     compare: Two = None,
     split: Annotated[str, typer.Option(help="split of a BEIR folder to score (default: test, or dev)")] = "",
-    context: Annotated[
-        list[str] | None, typer.Option(help=f"one of {', '.join(CONTEXTS)}, repeatable (default: own)")
-    ] = None,
+    context: Annotated[list[str] | None, typer.Option(help="own, wrong or null, repeatable (default: own)")] = None,
     wrong_from: WrongFrom = None,
     context_seed: ContextSeed = 0,
     num_contexts: NumContexts = None,
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="compare with BM25 (default: up to 200 000 documents)")
     ] = None,
-    language: Annotated[
-        str, typer.Option(help="language that BM25 stems, as german, or none (default: stored at import, or detected)")
-    ] = "",
-    whiten: Annotated[
-        list[str] | None,
-        typer.Option(help="also score vectors whitened by this corpus: own or wrong, repeatable"),
-    ] = None,
+    language: Annotated[str, typer.Option(help="language that BM25 stems, or none (default: stored or detected)")] = "",
+    whiten: Annotated[list[str] | None, typer.Option(help="also whiten by own or wrong text, repeatable")] = None,
     revision: Revision = None,
-    device: Device = None,
-    leave_out_seen: Annotated[
-        bool, typer.Option("--leave-out-seen", help="score only the queries that the model was not trained on")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="folder for scores.json and the TREC runs (default: below out/)")
-    ] = None,
+    leave_out_seen: Annotated[bool, typer.Option("--leave-out-seen", help="score only queries not trained on")] = False,
+    out: Annotated[Path | None, typer.Option(help="folder for scores.json and TREC runs (default: below out/)")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a suite under each context, compared with BM25. If interrupted, it resumes at the next collection."""
@@ -76,7 +66,6 @@ def evaluate(
         context_seed=context_seed,
         num_contexts=num_contexts,
         revision=revision,
-        device=device,
         bm25=bm25,
         language=language,
         compare_with=second,
@@ -109,12 +98,7 @@ def export(
 
 def adapt(
     model: ModelToOpen,
-    corpus: Annotated[
-        str,
-        typer.Option(
-            help="a BEIR folder, a .jsonl, .csv, .tsv, .parquet or .txt file of documents, or the name of a corpus"
-        ),
-    ],
+    corpus: CorpusName,
     to: Annotated[Path, typer.Option(help="a folder that does not exist yet, or is empty")],
 ) -> None:
     """Whiten an encoder by a corpus, without training, and write a folder that sentence-transformers opens."""
@@ -125,4 +109,34 @@ def adapt(
         print_line(line)
 
 
-VERBS = (evaluate, export, adapt)
+def search(
+    model: ModelToOpen,
+    query: Annotated[list[str] | None, typer.Argument(help="texts (default: one query per line of stdin)")] = None,
+    *,
+    corpus: CorpusName,
+    top: Annotated[int, typer.Option(min=1, help="number of documents per query")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Search a corpus with a model, and print the best documents with their scores."""
+    if not query and sys.stdin.isatty():
+        raise ValueError('no query: give one in quotes, repro search MODEL "query", or several on stdin, one per line')
+    queries = [text.strip() for text in query or sys.stdin.read().splitlines() if text.strip()]
+    if not queries:
+        raise ValueError("no query: every line was empty")
+    from repro.interop.search import search as find
+
+    results_by_query = find(model, corpus, queries, top=top, progress=print_progress)
+    if as_json:
+        rows = zip(queries, results_by_query, strict=True)
+        return print_json(
+            [{"query": text, "results": [asdict(result) for result in results]} for text, results in rows]
+        )
+    for text, results in zip(queries, results_by_query, strict=True):
+        if len(queries) > 1:
+            print_line(f"\n{shorten(text)}")
+        for result in results:
+            excerpt = shorten(" ".join(result.text.split()), MAX_EXCERPT_CHARACTERS)
+            print_line(f"{result.rank:>3}  {result.score:.3f}  {result.id}  {excerpt}")
+
+
+VERBS = (evaluate, export, adapt, search)
