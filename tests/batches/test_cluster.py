@@ -147,15 +147,16 @@ def test_large_domains_are_fitted_on_samples(monkeypatch: pytest.MonkeyPatch) ->
     pairs, domains = draw_pairs(1200), np.repeat([2, 5], [1000, 200])
     assert list_sampled_domains(domains, 50) == {2: (320, 1000)}
     assert list_sampled_domains(domains, 100) == {2: (300, 1000)}
-    num_fitted: set[int] = set()
+    fitted: dict[int, np.ndarray] = {}
 
-    def count_points(points: np.ndarray, *args: int, **options: Any) -> np.ndarray:
-        num_fitted.add(len(points))
+    def keep_points(points: np.ndarray, *args: int, **options: Any) -> np.ndarray:
+        fitted[len(points)] = points.copy()
         return best_attempt(points, *args, **options)
 
-    monkeypatch.setattr(cluster, "best_attempt", count_points)
+    monkeypatch.setattr(cluster, "best_attempt", keep_points)
     clusters = cluster_pairs(*pairs, domains, cluster_size=50, seed=0)
-    assert num_fitted == {400, 640}
+    assert fitted.keys() == {400, 640}
+    np.testing.assert_array_equal(fitted[400], stack_both_orders(*(side[1000:] for side in pairs)))
     np.testing.assert_array_equal(clusters.assignment_N, assign_by_brute_force(*pairs, domains, clusters))
 
 

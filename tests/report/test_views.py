@@ -193,7 +193,8 @@ def test_terminal_breaks_no_number(
     for name, cells in scores.items():
         (line,) = (line for line in lines if line.split("published")[0].strip() == name)
         assert all(cell in line for cell in cells)
-    assert (max(map(len, lines)) <= int(columns or 200)) == (columns in ("", "200"))
+    is_wide = columns in ("", "200")
+    assert (max(map(len, lines)) <= int(columns or 200)) == any("word " * 19 in line for line in lines) == is_wide
 
 
 def test_headlines_have_effects_per_scale() -> None:
