@@ -5,8 +5,10 @@ from pathlib import Path
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from repro.data import pairs as pairs_module
 from repro.data.pairs import Row, read_pairs, write_pairs
 
 ROWS = [Row(f"id-{i}", f"query {i}", f"document {i} é", f"domain-{i % 7}", f"source-{i % 2}") for i in range(53)]
@@ -50,6 +52,16 @@ def test_hard_negatives_may_be_absent(path: Path, tmp_path: Path) -> None:
     rows = [row._replace(negatives=("n1", f"n-{row.id}")) for row in ROWS]
     write_pairs(tmp_path / "negatives.arrow", rows, with_negatives=True)
     assert read_pairs(tmp_path / "negatives.arrow").negatives([5, 2]) == [["n1", "n-id-5"], ["n1", "n-id-2"]]
+
+
+def test_long_texts_make_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs_module, "MAX_BATCH_CHARACTERS", 1000)
+    texts = ["é" * size for size in (10, 380, 380, 380, 5000, 10, 20, 10)]
+    rows = [Row("i", "q", "d", "a", "s", (text, text)) for text in texts]
+    write_pairs(tmp_path / "long.arrow", rows, rows_per_batch=6, with_negatives=True)
+    with pa.OSFile(str(tmp_path / "long.arrow")) as file:
+        assert [len(batch) for batch in pa.ipc.open_stream(file)] == [2, 1, 1, 1, 3]
+    assert read_pairs(tmp_path / "long.arrow").negatives(range(8)) == [[text, text] for text in texts]
 
 
 def test_failed_write_keeps_old_file(path: Path) -> None:

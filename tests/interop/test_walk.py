@@ -16,7 +16,7 @@ SYSTEMS = ("your biencoder", "your contextual", "BM25", "off-the-shelf MiniLM", 
 
 
 def test_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runs end with a chart of five systems. The export opens with the card of its run. An evaluation repeats scores."""
+    """The runs end with a summary of five systems. The export opens with the card of its run. An evaluation repeats scores."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPRO_HOME", str(tmp_path / "out"))
     write_rows(Path("pairs.jsonl"), make_repairs(600))
