@@ -176,10 +176,10 @@ def _flatten(cell: Any) -> Iterator[str]:
 
 def average_by_category(scores: Mapping[str, float], categories: Mapping[str, str]) -> dict[str, float]:
     """Return the mean score of each category."""
-    by_category: dict[str, list[float]] = {}
-    for name, value in scores.items():
-        by_category.setdefault(categories[name], []).append(value)
-    return {category: float(np.mean(values)) for category, values in by_category.items()}
+    return {
+        category: float(np.mean([value for name, value in scores.items() if categories[name] == category]))
+        for category in dict.fromkeys(categories[name] for name in scores)
+    }
 
 
 def compute_moves(

@@ -56,7 +56,6 @@ def describe_picture(figure: Figure, scale: str, origin: str, rows: Sequence[Map
     """Return the settings of the picture of a figure, as keyword arguments of `figures.draw.Picture`."""
     return {
         **{name: getattr(figure, name) for name in FIELDS},
-        "title": figure.title,
         "subtitle": format_subtitle(figure, scale, RECORD_WORDS[origin], list(rows)),
         "cell_label": format_column_label(figure, get_value_column(figure)) if figure.cell else "",
         "own": figure.draw,

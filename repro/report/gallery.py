@@ -35,7 +35,7 @@ MAX_ROWS, MAX_OWN_ROWS = 24, 12
 """Largest number of rows of a table on the page, and of one of our own. Longer tables are available by `show`."""
 FIELDS = (
     *("kind", "x", "y", "x_label", "y_label", "hue", "hue_label", "cell", "x_is_log", "y_is_log"),
-    *("is_panelled", "is_paired"),
+    *("is_panelled", "is_paired", "title"),
 )
 
 
@@ -67,7 +67,7 @@ def compute_digest(figure: Figure, rows: Sequence[Mapping[str, Any]], scale: str
 
     A note on the seeds of its claims is included too, if there is one.
     """
-    settings = [getattr(figure, name) for name in (*FIELDS, "title")]
+    settings = [getattr(figure, name) for name in FIELDS]
     code = hash_python_files((SOURCES / "figures",))
     content = json.dumps([settings, [dict(row) for row in rows], code], default=repr, sort_keys=True)
     if figure.draw is not None:
