@@ -81,7 +81,8 @@ def draw_cells(values: pd.DataFrame, axes: Axes, decimals: int, sign: str = "", 
     axes.set_yticks(np.arange(len(values)) + 0.5, [format_value(value) for value in values.index], rotation=0)
     axes.set(xlabel="", ylabel="")
     axes.grid(False)
-    mesh: QuadMesh = axes.collections[0]
+    mesh = axes.collections[0]
+    assert isinstance(mesh, QuadMesh), "seaborn draws cells as a mesh"
     return mesh
 
 

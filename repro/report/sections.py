@@ -96,7 +96,8 @@ def make_sections(experiment: Experiment, scale: str, verdicts: Sequence[Judgeme
         selections = [artefact.runs] if isinstance(artefact, Exhibit) else [row.runs for row in (*rows, *subtracted)]
         asked = {run for run in runs if any(pick.matches(run) for pick in selections)} or set(runs)
         claims = list_claims(experiment, artefact.name)
-        view, pictures = make_view(artefact, runs, by_source["published"], by_source["yours"]), {}
+        view = make_view(artefact, runs, by_source["published"], by_source["yours"])
+        pictures: dict[str, str] = {}
         if isinstance(artefact, Figure):
             pictures, problems = _draw_pictures(artefact, runs, by_source, draw)
             view = replace(view, notes=(*view.notes, *problems))
@@ -119,7 +120,8 @@ def _draw_pictures(
     figure: Figure, runs: Sequence[Run], by_source: Mapping[str, list[Record]], draw: Draw
 ) -> tuple[dict[str, str], list[str]]:
     """Return the pictures of a figure by the source of their records, and why others are not drawn."""
-    pictures, problems = {}, []
+    pictures: dict[str, str] = {}
+    problems = []
     for source, records in by_source.items():
         try:
             if rows := list_figure_rows(figure, runs, records):
