@@ -46,8 +46,9 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
         else:
             axes.vlines(line_positions, summary["low"], summary["high"], color=colour)
         counts += list(summary["n"])
+    low, high = axes.get_ylim() if len(references) < len(groups) else (0.0, 0.0)
     for members, name, style in references:
-        counts += _draw_level(members, axes, y, name, style)
+        counts += _draw_level(members, axes, y, name, style, low, high)
     label_values(axes, values, positions)
     place_legend_above(axes)
     if not counts:
@@ -55,19 +56,21 @@ def draw_lines(frame: pd.DataFrame, axes: Axes, *, x: str, y: str, group: str) -
     return describe_interval(counts, "bands" if len(values) >= MIN_LINE_POINTS else "bars")
 
 
-def _draw_level(members: pd.DataFrame, axes: Axes, y: str, name: str, style: dict[str, Any]) -> list[int]:
+def _draw_level(
+    members: pd.DataFrame, axes: Axes, y: str, name: str, style: dict[str, Any], low: float, high: float
+) -> list[int]:
     """Draw a reference as a level line with its band and return its number of seeds if it has a band.
 
-    A reference far outside the lines would flatten them. It only has its value in the legend.
+    The lines lie between `low` and `high`, which are equal if there are none. A reference far outside would flatten them.
+    It only has its value in the legend.
     """
     summary = summarise_seeds(members.assign(level=0), "level", y).loc[0]
     count, mean = int(summary["n"]), float(summary["mean"])
-    low, high = axes.get_ylim()
-    is_far = max(low - mean, mean - high) > MAX_REFERENCE_DISTANCE * (high - low)
-    place = f": {format_fixed(mean, 1)}, {'below' if mean < low else 'above'} the axis" if is_far else ""
-    axes.axhline(mean, label=f"{name}{place} ({format_counts([count])})", **style)
-    if is_far:
-        axes.set_ylim(low, high)
-    elif summary["high"] > summary["low"]:
+    if max(low - mean, mean - high) > MAX_REFERENCE_DISTANCE * (high - low) > 0:
+        place = f"{format_fixed(mean, 1)}, {'below' if mean < low else 'above'} the axis"
+        axes.plot([], [], label=f"{name}: {place} ({format_counts([count])})", **style)
+        return []
+    axes.axhline(mean, label=f"{name} ({format_counts([count])})", **style)
+    if summary["high"] > summary["low"]:
         axes.axhspan(summary["low"], summary["high"], color=style["color"], alpha=0.12, linewidth=0)
     return [count] if count > 1 else []

@@ -35,14 +35,17 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
     row if that of x (`x_of`) or the series that is subtracted (`minus`) has no record.
 
     Raises:
-        ValueError: if a record lacks a metric, or the series that is subtracted has two values at a point.
+        ValueError: if a record lacks a metric, the series that is subtracted has two values at a point, or x has two
+            records.
     """
     by_run = {record.run: record for record in records}
     recorded = [by_run[run] for run in dict.fromkeys(runs) if run in by_run]
-    x_of = figure.x_of
-    x_record = next((record for record in records if x_of is not None and x_of.matches(record.run)), None)
-    if x_of is not None and x_record is None:
+    x_records = [record for record in recorded if figure.x_of is not None and figure.x_of.matches(record.run)]
+    if len(x_records) > 1:
+        raise ValueError(f"{figure.name}: x_of selects {len(x_records)} records, expected one")
+    if figure.x_of is not None and not x_records:
         return []
+    x_record = next(iter(x_records), None)
     rows: list[dict[str, Any]] = []
     for series in series_at(figure, runs):
         series_rows = _iter_series_rows(figure, series, recorded, x_record)

@@ -124,6 +124,14 @@ def test_distant_reference_flattens_nothing() -> None:
     assert read_legend(figure)[-1] == "BM25: −90.0, below the axis (n = 1)"
 
 
+def test_references_are_inside_the_axis() -> None:
+    """Without lines, and after one that is far away, a reference is still drawn."""
+    near, far = ({"series": name, "steps": None, "seed": 0, "score": y} for name, y in (("near", 14.0), ("far", -90.0)))
+    for rows in ([near], [*ROWS, far, near]):
+        low, high = plot_axes(rows, LINES).get_ylim()
+        assert 0 < low < 14 < high
+
+
 def test_heatmap_shows_mean_per_cell() -> None:
     figure, _ = plot(GRID, HEATMAP)
     filtered, unfiltered, colourbar = figure.axes
@@ -208,7 +216,12 @@ def test_crossed_heatmap_shows_differences() -> None:
     assert read_texts(axes.texts) == ["51.0", "+1.3", "−0.5", "61.0"]
     low, high = axes.collections[0].get_clim()
     assert low == -high
-    assert read_texts(axes.get_yticklabels()) == ["a", "b"]
+    gaps = np.array([[1.0, 0.0, 3.0], [0.5, -1.0, -1.0]])
+    intervals = [(gap.mean(), *stats.t.interval(0.95, 2, loc=gap.mean(), scale=stats.sem(gap))) for gap in gaps]
+    labels = [
+        f"{name}: {m:+.2f} ({low:+.2f} to {high:+.2f})" for name, (m, low, high) in zip("ab", intervals, strict=True)
+    ]
+    assert read_texts(axes.get_yticklabels()) == [label.replace("-", "−") for label in labels]
     small = [{**row, "score": row["score"] / 10} for row in CROSSES]
     assert read_texts(plot_axes(small, CROSSED).texts) == ["5.1", "+0.13", "−0.05", "6.1"]
 

@@ -81,6 +81,8 @@ def test_axis_may_be_another_metric(tmp_path: Path) -> None:
     expected = 100 * (near.metrics["desk/a/ndcg_at_10"] - far.metrics["desk/a/ndcg_at_10"])
     assert [row["value"] for row in rows] == pytest.approx([expected, expected])
     assert list_figure_rows(figure, RUNS, [near]) == []
+    with pytest.raises(ValueError, match="x_of selects 2 records"):
+        list_figure_rows(replace(figure, x_of=pick(batch_size=(RUNS[0].batch_size, 64))), RUNS, [far, near])
 
 
 def test_series_is_subtracted_by_seed_and_place(records: list[Record]) -> None:

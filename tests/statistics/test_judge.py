@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from experiments.e01_table1 import TABLE
+from repro.cli.figures import FRONT_PICTURE, FRONT_SCALE
 from repro.records.store import Record, write_record
 from repro.report.artefacts import load_records
-from repro.report.gallery import list_gain_rows
+from repro.report.gallery import list_rows
 from repro.report.tables import format_in_unit
-from repro.spec import TRAINED, Claim, Run, base, by_scale, grid, term
-from repro.spec.registry import experiments, find_experiment
+from repro.spec import TRAINED, Claim, Figure, Run, base, by_scale, grid, term
+from repro.spec.registry import artefacts, experiments
 from repro.statistics.contrasts import find_runs
 from repro.statistics.judge import WORDS, Comparison, Judgement, choose_word, compare, is_early, judge_all
 from repro.statistics.units import load_units, read_metric, stratified_mean
@@ -452,12 +452,12 @@ def test_headlines_lie_in_one_experiment(scale: str) -> None:
 
 
 def test_picture_shows_the_claims_number() -> None:
-    """The gain of a row on the front page is the effect of its claim."""
-    runs = find_experiment("table1").runs("desk")
-    labels = {"T1.b": "contextual batches", "T1.c": "contextual architecture"}
-    seeds = judge_at("desk")["T1.b"].seeds
-    _, rows = list_gain_rows(TABLE, "NDCG@10", runs, load_records(runs, "published"), seeds)
-    for id, label in labels.items():
-        gains = [row["gain"] for row in rows if row["row"] == label]
-        effect = judge_at("desk")[id].effect
-        assert effect is not None and sum(gains) / len(gains) == pytest.approx(100 * effect)
+    """The gain of a row on the front page is the effect of its claim, on the seeds that the claim declared."""
+    experiment, figure = artefacts()[FRONT_PICTURE]
+    assert isinstance(figure, Figure)
+    rows = list_rows(experiment, figure, FRONT_SCALE)
+    for id, label in {"FP.a": "contextual batches", "UB.e": "contextual architecture"}.items():
+        judged = judge_at(FRONT_SCALE)[id]
+        gains = {row["seed"]: row[figure.y] for row in rows if row["series"] == label}
+        assert set(gains) == set(judged.claim.declared_seeds(FRONT_SCALE))
+        assert judged.effect is not None and sum(gains.values()) / len(gains) == pytest.approx(100 * judged.effect)
