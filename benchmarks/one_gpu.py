@@ -36,9 +36,9 @@ from repro.model.texts import Texts
 from repro.spec import base
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts
-from repro.train.performance import Switches, choose_chunks, estimate_graph_bytes
+from repro.train.performance import choose_chunks, estimate_graph_bytes
 from repro.train.setup import TrainSettings, device, make_base_config, measure_gpu_bytes, measure_memory_bytes
-from repro.train.trainer import make_optimizer, prepare, take_step
+from repro.train.trainer import make_optimizer, take_step
 
 NUM_STEPS = 10
 GTR: dict[str, Any] = {
@@ -78,13 +78,12 @@ def measure_step(scale: str, architecture: str, batch_size: int, *, is_tiny: boo
     run = base(scale, architecture=architecture, batch_size=batch_size)
     if is_tiny:
         run = replace(run, num_layers=1, num_first_stage_layers=1, hidden_size=64, num_contexts=8, max_tokens=16)
-    config, switches, gpu = make_base_config(run), Switches(), device()
+    config, gpu = make_base_config(run), device()
     if gpu.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     generator = torch.Generator().manual_seed(0)
     model = build_model(config).to(gpu).train()
-    prepare(model, switches)
 
     def draw(num_texts: int) -> Texts:
         ids_NS = torch.randint(1, config.vocab_size, (num_texts, run.max_tokens), generator=generator)
@@ -92,16 +91,16 @@ def measure_step(scale: str, architecture: str, batch_size: int, *, is_tiny: boo
 
     num_contexts = config.num_contexts if architecture == "contextual" else 0
     texts = StepTexts(draw(batch_size), draw(batch_size), draw(num_contexts) if num_contexts else None)
-    chunks = choose_chunks(config, switches, num_texts=2 * batch_size, gpu_bytes=measure_gpu_bytes(gpu))
+    chunks = choose_chunks(config, autocast=True, num_texts=2 * batch_size, gpu_bytes=measure_gpu_bytes(gpu))
     options: dict[str, Any] = {"num_steps": NUM_STEPS, "learning_rate": 1e-5, "num_warmup_steps": 0}
-    settings = TrainSettings(run_id="gpu", chunks=chunks, switches=switches, seed=0, **options)
+    settings = TrainSettings(run_id="gpu", chunks=chunks, seed=0, **options)
     optimizer, seconds = make_optimizer(model, settings), []
     for step in range(1, NUM_STEPS + 1):
         started = time.monotonic()
         # reading the loss waits for the device
         take_step(model, optimizer, [Feed(texts, batch_size, None, None)], settings, step=step)
         seconds.append(time.monotonic() - started)
-    graphs = estimate_graph_bytes(config, chunks, switches, num_texts=2 * batch_size, num_contexts=num_contexts)
+    graphs = estimate_graph_bytes(config, chunks, autocast=True, num_texts=2 * batch_size, num_contexts=num_contexts)
     return {
         "step_milliseconds": round(1000 * float(np.median(seconds[2:])), 1),
         "pairs_per_second": round(batch_size / float(np.median(seconds[2:]))),

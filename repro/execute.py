@@ -6,13 +6,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from types import ModuleType
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from repro.analyses import measure_run
-from repro.batches.trained_encoder import get_trained_folder
+from repro.analyses import Measured, measure_run
+from repro.batches.surrogate import get_trained_folder
 from repro.evaluate.result_cache import FOLDER
 from repro.model.progress import make_encoding_reporter
 from repro.pipeline.corpora import check_available
@@ -29,16 +27,6 @@ from repro.storage.files import atomic_folder
 from repro.storage.paths import get_local_records, run_folder
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The results of a training run. All fields are empty for an architecture that is not trained."""
-
-    model: Any = None  # an Encoder
-    metrics: dict[str, float] = field(default_factory=dict)
-    arrays: dict[str, Any] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
 
 
 def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progress: Progress = print) -> Record:
@@ -64,22 +52,32 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     filter_model = train_filter_model(run, should_stop=should_stop, progress=progress)
     inputs = Inputs(run)
     inputs.build(progress)
-    trained = _train(inputs, should_stop, progress) if run.architecture in TRAINED else Trained()
     # Only rank 0 measures and records. The other ranks encode for it, and wait for its record.
-    if int(os.environ.get("RANK", "0")) > 0:
-        if trained.model is not None:
-            _import_sharing().serve_encoding(trained.model)
+    is_first = int(os.environ.get("RANK", "0")) == 0
+    model: Any = None
+    trained: Any = Measured({})
+    shared_encoding: AbstractContextManager[None] = nullcontext()
+    if run.architecture in TRAINED:
+        from repro.train.shared_encoding import serve_encoding, share_encoding
+        from repro.train.trainer import train_run
+
+        model, trained = train_run(inputs, should_stop=should_stop, progress=progress)
+        if is_first:
+            shared_encoding = share_encoding(model)
+        else:
+            serve_encoding(model)
+    if not is_first:
         while not has_record(get_local_records(), run):
             time.sleep(0.5)
         return read_record(record_file)
     progress(f"measuring {run.measure}")
     started = time.monotonic()
     cpu_started = time.process_time()
-    encoder: Any = inputs.surrogate.loaded if run.architecture == "surrogate" else trained.model
+    encoder: Any = inputs.surrogate.loaded if run.architecture == "surrogate" else model
     if encoder is not None:
         encoder.report = make_encoding_reporter(progress)
-    with nullcontext() if trained.model is None else _import_sharing().share_encoding(trained.model):
-        measured = measure_run(inputs, trained.model, run_folder(run_id(run)))
+    with shared_encoding:
+        measured = measure_run(inputs, model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
     cpu_seconds = time.process_time() - cpu_started
     progress(f"measured {run.measure} in {seconds:.0f} s{_format_headline(run, measured.metrics)}")
@@ -93,7 +91,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
             **code,
             MADE: now_utc(),
             "versions": list_versions(),
-            "machine": describe_machine(narrow=getattr(trained.model, "is_narrow", False)),
+            "machine": describe_machine(narrow=getattr(model, "is_narrow", False)),
             "stages": {
                 stage.title: {"id": stage.path.name, **stage.key, **stage.read_build_metadata()}
                 for stage in inputs.graph.stages
@@ -108,13 +106,6 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     )
     shutil.rmtree(run_folder(run_id(run)) / FOLDER, ignore_errors=True)
     return record
-
-
-def _import_sharing() -> ModuleType:
-    """Import the module that encodes on all ranks. It loads torch, which not all runs need."""
-    from repro.train import shared_encoding
-
-    return shared_encoding
 
 
 def train_filter_model(
@@ -166,10 +157,3 @@ def _format_headline(run: Run, metrics: Any) -> str:
     if value is None and is_blind(run):
         value = metrics.get(f"{run.suite}+null/mean/ndcg_at_10")
     return "" if value is None else f": NDCG@10 {100 * value:.1f} on {run.suite}"
-
-
-def _train(inputs: Inputs, should_stop: Callable[[], bool], progress: Progress) -> Trained:
-    from repro.train.trainer import train_run
-
-    model, summary = train_run(inputs, should_stop=should_stop, progress=progress)
-    return Trained(model, summary.metrics, summary.arrays, summary.provenance)

@@ -13,7 +13,7 @@ import torch
 from repro.analyses import Measured
 from repro.analyses.caching import open_cache
 from repro.analyses.retrieval import WithNulls
-from repro.batches.trained_encoder import get_trained_folder
+from repro.batches.surrogate import get_trained_folder
 from repro.evaluate.collections import Collection
 from repro.evaluate.suites import ModelSystem
 from repro.execute import execute
@@ -35,9 +35,8 @@ from repro.train.batch_view import BatchViewer
 from repro.train.checkpoint import read_checkpoint_step, read_metrics
 from repro.train.setup import make_model_config
 from repro.train.trainer import trained_model
-from slurm.job import Job
+from slurm.job import Job, JobState
 from slurm.signals import Stop
-from slurm.states import JobState
 from tests.commands import ignore
 from tests.train.fixtures import stop_after
 
@@ -297,7 +296,7 @@ def test_record_names_its_starting_code(monkeypatch: pytest.MonkeyPatch) -> None
 def test_evaluations_share_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two evaluations of a training run name its sessions, of which the second resumed the first."""
     run = base("smoke", architecture="contextual", seed=7)
-    monkeypatch.setenv("REPRO_SWITCHES", "checkpoint")
+    monkeypatch.setenv("REPRO_SWITCHES", "no-autocast")
     monkeypatch.setattr("repro.train.checkpoint.get_code_identity", lambda: {"commit": "first"})
     with pytest.raises(Interrupted):
         execute(run, should_stop=stop_after(4), progress=ignore)
@@ -314,7 +313,7 @@ def test_evaluations_share_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     for training in (record.provenance["training"] for record in (first, second)):
         sessions = training["sittings"]
         assert [(session["from_step"], session["commit"]) for session in sessions] == [(0, "first"), (4, "second")]
-        assert training["id"] == run_id(run) and training["switches"] == ["checkpoint"]
+        assert training["id"] == run_id(run) and training["switches"] == ["no-autocast"]
         for session in sessions:
-            assert session["switches"] == ["checkpoint"] and session["versions"]
+            assert session["switches"] == ["no-autocast"] and session["versions"]
             assert (session["num_processes"], session["machine"]["dtype"]) == (1, "float32")

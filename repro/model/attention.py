@@ -65,13 +65,11 @@ def _compute_layer_shares(weights_NHLL: Tensor, texts: Texts, num_contexts: int,
 def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
     """Yield a list to which each forward pass appends its attention weights, (N, heads, L, L) per layer.
 
-    Afterwards all settings are restored. Meanwhile torch.compile is disabled.
+    Afterwards all settings are restored.
     """
     model = backbone.model
     attentions: list[tuple[Tensor, ...]] = []
     settings = (model.config._attn_implementation, model.config.output_attentions)
-    # a compiled forward does not call hooks
-    compiled, backbone._compiled = backbone._compiled, None
     hook = model.register_forward_hook(lambda module, inputs, outputs: attentions.append(outputs.attentions))
     model.set_attn_implementation("eager")
     model.config.output_attentions = True
@@ -79,6 +77,5 @@ def record_attention(backbone: Backbone) -> Iterator[list[tuple[Tensor, ...]]]:
         yield attentions
     finally:
         hook.remove()
-        backbone._compiled = compiled
         model.config.output_attentions = settings[1]
         model.set_attn_implementation(settings[0])

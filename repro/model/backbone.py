@@ -1,15 +1,13 @@
 """The backbone of training and evaluation: that of the exported code, without padding on a CPU.
 
-`repro.model.packed` replaces the forward pass where it can. Options of training are activation checkpointing and
-torch.compile.
+`repro.model.packed` replaces the forward pass where it can.
 
 Shapes: N texts, S tokens, C contexts, P soft prompts, L = C + P + S, D hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,28 +22,6 @@ class Backbone(modeling_cde.Backbone):
     """Backbone that computes the same states faster, and accumulates the gradient of word vectors in place."""
 
     packs: ClassVar[bool] = True  # whether `repro.model.packed` may replace the forward pass
-
-    def __init__(self, sizes: Any, num_layers: int, first_position: int | None = None) -> None:
-        super().__init__(sizes, num_layers, first_position)
-        self._compiled: Callable[..., Any] | None = None
-        self._is_checkpointed = False
-
-    def set_checkpointing(self, checkpointed: bool) -> None:
-        """Turn activation checkpointing on or off: layers are recomputed in backward to save memory."""
-        if checkpointed:
-            self.model.activation_checkpointing_enable({"use_reentrant": False})
-        elif self._is_checkpointed:
-            self.model.activation_checkpointing_disable()
-        self._is_checkpointed = checkpointed
-
-    def compile_forward(self, backend: str | None) -> None:
-        """Compile the forward pass with this backend of torch.compile. None disables compilation."""
-        # Compile the method only, because a compiled module would register the weights under a second name.
-        self._compiled = None if backend is None else torch.compile(self.model.forward, dynamic=True, backend=backend)
-
-    def call_model(self, **inputs: Any) -> Any:
-        """Return the output of the class of transformers, compiled if this is set."""
-        return (self._compiled or self.model)(**inputs)
 
     def look_up(self, ids_NS: Tensor) -> Tensor:
         """Return word vectors, (N, S, D)."""
@@ -79,9 +55,7 @@ class Backbone(modeling_cde.Backbone):
 
     def _can_pack(self, texts: Texts) -> bool:
         """Return whether the packed implementation may compute these texts."""
-        is_plain = self.packs and not self.text_normalised_twice and self._compiled is None
-        keeps_all = not (self.training and self._is_checkpointed)
-        return is_plain and keeps_all and can_pack(self.model, self.kind, texts)
+        return self.packs and not self.text_normalised_twice and can_pack(self.model, self.kind, texts)
 
 
 def _are_equal(contexts_NCD: Tensor) -> bool:

@@ -162,10 +162,6 @@ class Backbone(nn.Module):
         words_NSD: Tensor = self.model.get_input_embeddings()(ids_NS)
         return words_NSD
 
-    def call_model(self, **inputs: Any) -> Any:
-        """Return the output of the class of transformers."""
-        return self.model(**inputs)
-
     def build_prefix(self, contexts_NCD: Tensor, prompts_PD: Tensor, num_texts: int) -> Tensor:
         """Return contexts and soft prompts as inputs of the class, (`num_texts`, C + P, D).
 
@@ -202,7 +198,7 @@ class Backbone(nn.Module):
         # one broadcast row instead of a lookup per token
         if self.kind != "modernbert":
             inputs["token_type_ids"] = mask_NL.new_zeros(1, 1)
-        states_NLD: Tensor = self.call_model(attention_mask=mask_NL, **inputs).last_hidden_state
+        states_NLD: Tensor = self.model(attention_mask=mask_NL, **inputs).last_hidden_state
         return states_NLD
 
     def _get_token_type_vector(self) -> Tensor:

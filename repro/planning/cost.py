@@ -23,7 +23,7 @@ from repro.spec.identity import get_training_id
 from repro.storage.lease import has_succeeded
 from repro.storage.paths import run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
-from repro.train.performance import batches_are_sharded, choose_chunks, estimate_graph_bytes, read_switches
+from repro.train.performance import batches_are_sharded, choose_chunks, estimate_graph_bytes, uses_autocast
 
 # mean text length as a share of max_tokens
 TEXT_SHARE = 0.6
@@ -177,17 +177,17 @@ def _estimate_memory(run: Run, kind: str, num_devices: int, *, needs_graph: bool
     if not needs_graph:
         return BASE_MEMORY_BYTES
     weight_bytes = BYTES_PER_WEIGHT * count_weights(run)
-    switches = read_switches()
+    autocast = uses_autocast()
     num_texts = run.batch_size * (2 + run.num_hard_negatives)
-    sizes = choose_chunks(run, switches, num_texts=num_texts, gpu_bytes=GPU_BYTES if kind == "gpu" else None)
+    sizes = choose_chunks(run, autocast=autocast, num_texts=num_texts, gpu_bytes=GPU_BYTES if kind == "gpu" else None)
     if kind != "gpu":
         run = replace(run, max_tokens=round(TEXT_SHARE * run.max_tokens))
-        switches = replace(switches, autocast=False)
+        autocast = False
     num_shards = num_devices if batches_are_sharded(run.batches_a_step, num_devices) else 1
     # -(-a // b) rounds up.
     num_texts = -(-num_texts // num_shards)
     num_contexts = -(-_count_context_documents(run) // num_shards)
-    graphs = estimate_graph_bytes(run, sizes, switches, num_texts=num_texts, num_contexts=num_contexts)
+    graphs = estimate_graph_bytes(run, sizes, autocast=autocast, num_texts=num_texts, num_contexts=num_contexts)
     return round(BASE_MEMORY_BYTES + weight_bytes + graphs)
 
 

@@ -23,7 +23,7 @@ from repro.storage.paths import (
 from repro.storage.stages import STAGE_FILE
 from repro.storage.tensor_files import check_digest
 from repro.text import count_noun
-from repro.train.performance import read_switches
+from repro.train.performance import uses_autocast
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Finding:
 def run_checks() -> Iterator[Finding]:
     """Check this machine, and yield each finding as soon as it is available. The order is fixed."""
     yield Finding("versions", True, ", ".join(f"{name} {number}" for name, number in list_versions().items()))
-    device = describe_machine(narrow=read_switches().autocast)
+    device = describe_machine(narrow=uses_autocast())
     threads = count_noun(device["num_threads"], "thread")
     yield Finding("device", True, f"{device['device']}, {device['dtype']}, {threads}")
     code = get_code_identity()

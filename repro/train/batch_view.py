@@ -25,7 +25,7 @@ from repro.batches.mask import (
 from repro.batches.negatives import list_document_rows
 from repro.data.pairs import Side
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.prompting import get_texts_for
+from repro.pipeline.prompting import PromptedTexts
 from repro.storage.arrays import JoinedRows, advise_random_access, release_pages, request_rows
 
 Vectors = dict[Side, np.ndarray | JoinedRows | None]
@@ -118,11 +118,17 @@ class BatchViewer:
 
     @cached_property
     def _stored_vectors(self) -> Vectors:
-        return _list_by_side(self.inputs.embeddings("query"), self.inputs.document_embeddings())
+        return self._open_vectors(of_filter=False)
 
     @cached_property
     def _filter_vectors(self) -> Vectors:
-        return _list_by_side(self.inputs.filter_embeddings("query"), self.inputs.document_embeddings(of_filter=True))
+        return self._open_vectors(of_filter=True)
+
+    def _open_vectors(self, *, of_filter: bool) -> Vectors:
+        queries = self.inputs.embeddings("query", of_filter=of_filter)
+        vectors: Vectors = {"query": queries, "document": self.inputs.document_embeddings(of_filter=of_filter)}
+        advise_random_access(*vectors.values())
+        return vectors
 
     def _load_vectors(self, stored: Vectors | None, pairs_B: np.ndarray, rows_M: np.ndarray) -> SurrogateVectors | None:
         if stored is None:
@@ -140,14 +146,8 @@ class BatchViewer:
         surrogate = self.inputs.surrogate
         if side == "document":
             return surrogate.embed(self.inputs.document_texts(rows, surrogate.prompts))
-        texts = get_texts_for(surrogate, self.inputs.run.corpus, self.inputs.pairs, side)
+        texts = PromptedTexts(self.inputs.pairs, side, surrogate.prompts, self.inputs.run.corpus)
         return surrogate.embed(texts.texts(rows))
-
-
-def _list_by_side(queries: np.ndarray | None, documents: np.ndarray | JoinedRows | None) -> Vectors:
-    vectors: Vectors = {"query": queries, "document": documents}
-    advise_random_access(*vectors.values())
-    return vectors
 
 
 def _compute_scores(vectors: SurrogateVectors | None) -> np.ndarray | None:

@@ -18,11 +18,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
@@ -30,7 +30,7 @@ from safetensors import SafetensorError, safe_open
 from repro.records.provenance import describe_machine, get_code_identity, list_versions
 from repro.storage.lease import check_leases
 from repro.storage.tensor_files import check_digest
-from repro.train.performance import Switches
+from repro.train.performance import NO_AUTOCAST
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +63,7 @@ class TrainState:
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write the checkpoint. Raises OSError if this fails, and the previous checkpoint is unchanged."""
+    """Write the checkpoint. If this fails, the previous checkpoint is unchanged."""
     from repro.model.encoding import write_tensors
 
     tensors: dict[str, Tensor] = {WEIGHT + name: value for name, value in model.state_dict().items()}
@@ -85,13 +85,11 @@ def read_checkpoint(
     Raises ValueError if the checkpoint is damaged, belongs to another run, was trained with other `values` of the run's
     fields, or does not fit the model. In this case nothing is modified.
     """
-    path = folder / CHECKPOINT_FILE
-    if not path.is_file():
+    state, path = read_state(folder), folder / CHECKPOINT_FILE
+    if state is None:
         return None
     # Checkpoints of earlier versions have no digest.
     check_digest(path)
-    state = read_state(folder)
-    assert state is not None, "its file exists"
     if state.run_id != run_id:
         raise ValueError(f"{path} is a checkpoint of run {state.run_id}, not of {run_id}: give each run its own folder")
     _check_values(state.values, values or {}, path)
@@ -158,30 +156,23 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
 
 def read_checkpoint_step(folder: Path) -> int:
     """Return the number of steps in the checkpoint of a folder, or 0 if it is missing or damaged."""
-    try:
-        # As numpy, because a sweep reads progress without loading torch. Only the header is read.
-        with safe_open(folder / CHECKPOINT_FILE, "np") as file:
-            return int(json.loads(file.metadata()["state"])["step"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
-        # the training run itself reports the damage
-        return 0
+    # the training run itself reports the damage
+    with suppress(ValueError, OSError):
+        state = read_state(folder)
+        return state.step if state else 0
+    return 0
 
 
-def describe_session(from_step: int, switches: Switches, num_processes: int) -> dict[str, Any]:
+def describe_session(from_step: int, *, autocast: bool, num_processes: int) -> dict[str, Any]:
     """Describe the current session: first step, code, package versions, switches, machine and number of processes."""
     return {
         "from_step": from_step,
         **get_code_identity(),
         "versions": list_versions(),
-        "switches": list(switches.words),
-        "machine": describe_machine(narrow=switches.autocast),
+        "switches": [] if autocast else [NO_AUTOCAST],
+        "machine": describe_machine(narrow=autocast),
         "num_processes": num_processes,
     }
-
-
-def list_switches(sessions: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the switches that any session used, in order of appearance."""
-    return list(dict.fromkeys(word for session in sessions for word in session.get("switches", ())))
 
 
 class MetricsLog:
@@ -226,12 +217,8 @@ class MetricsLog:
         """Wait until all lines are on disk. Call it before the checkpoint that refers to them."""
         os.fsync(self._file.fileno())
 
-    def __enter__(self) -> MetricsLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 

@@ -39,6 +39,8 @@ from repro.train.performance import batches_are_sharded, list_own_places
 class Sampler(Protocol):
     """Source of batches as a pure function of the batch number, for example `repro.batches.sampler.BatchSampler`."""
 
+    seed: int
+
     def at(self, number: int) -> np.ndarray:
         """Return the pair indices of a batch, int64 (B,)."""
         ...
@@ -189,6 +191,5 @@ def iter_step_feeds(
 
 
 def get_sampler_state(batches: Sampler, num_batches: int) -> Sequence[int]:
-    """Return the sampler state for the checkpoint, or an empty tuple if the sampler has none."""
-    state_at = getattr(batches, "state_at", None)
-    return tuple(int(value) for value in state_at(num_batches)) if state_at else ()
+    """Return the sampler state for the checkpoint: seed, epoch, and number of batches already used in this epoch."""
+    return (batches.seed, *divmod(num_batches, len(batches)))

@@ -1,17 +1,7 @@
-"""Options that change how a step is computed, but only rounding and random drops of its result.
+"""Precision, chunk sizes and shares of processes: they change only rounding and random drops of a step.
 
-`REPRO_SWITCHES` turns options of the computation on and off:
-
-    REPRO_SWITCHES="compile checkpoint" repro run table1 --scale small
-
-- `autocast` computes the stages in bfloat16. Default: on, effective only on a GPU.
-- `fused` runs AdamW in one kernel. Default: on.
-- `compile` applies torch.compile to the backbone. Default: off.
-- `checkpoint` recomputes layers in backward. It needs less memory and a third more time. Default: off.
-
-`no-autocast` and `no-fused` turn an option off. On a CPU, `compile` and `checkpoint` disable the packing of texts, so
-compare them with unpacked runs. On a GPU the chunk sizes depend on the options, and random drops depend on the chunk
-sizes. Set REPRO_CHUNKS to compare options.
+On a GPU the stages are computed in bfloat16. `REPRO_SWITCHES=no-autocast` computes them in float32. The chunk sizes depend
+on the precision, and random drops depend on the chunk sizes. Set REPRO_CHUNKS to compare both.
 
 `REPRO_CHUNKS` sets the number of texts whose graphs are in memory together, per stage:
 
@@ -37,7 +27,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repro.model.config import ModelConfig
@@ -69,42 +59,15 @@ NARROW_MASK, WIDE_MASK = 2, 4
 """Bytes of a layer's mask per pair of tokens of a text, in bfloat16 and float32."""
 OUTSIDE_LAYERS = 4.5
 """Bytes per token and unit of width outside the layers."""
-CHECKPOINTED = 4.0
-"""Bytes per token, layer and unit of width if layers are recomputed one at a time in backward."""
+NO_AUTOCAST = "no-autocast"
 
 
-@dataclass(frozen=True)
-class Switches:
-    """Options that are on."""
-
-    autocast: bool = True
-    fused: bool = True
-    compile: bool = False
-    checkpoint: bool = False
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Words that set the values that differ from the defaults."""
-        defaults = vars(Switches())
-        changes = {name: value for name, value in vars(self).items() if value != defaults[name]}
-        return tuple(name if value else f"no-{name}" for name, value in changes.items())
-
-
-def parse_switches(text: str) -> Switches:
-    """Parse the words of REPRO_SWITCHES. Raises ValueError if a word is unknown."""
-    names = [field.name for field in fields(Switches)]
-    switches = Switches()
-    for word in text.split():
-        name = word.removeprefix("no-")
-        if name not in names:
-            raise ValueError(f"{SWITCHES_VARIABLE} has {word[:40]!r}: it takes {names}, also with no- in front")
-        switches = replace(switches, **{name: word == name})
-    return switches
-
-
-def read_switches() -> Switches:
-    """Return the switches of this environment. Raises ValueError if a word is unknown."""
-    return parse_switches(os.environ.get(SWITCHES_VARIABLE, ""))
+def uses_autocast() -> bool:
+    """Return whether a GPU computes the stages in bfloat16. Raises ValueError for an unknown word in REPRO_SWITCHES."""
+    words = os.environ.get(SWITCHES_VARIABLE, "").split()
+    if unknown := [word for word in words if word != NO_AUTOCAST]:
+        raise ValueError(f"{SWITCHES_VARIABLE} has {unknown[0][:40]!r}: the only word is {NO_AUTOCAST!r}")
+    return not words
 
 
 @dataclass(frozen=True)
@@ -136,44 +99,40 @@ Sizes = ModelConfig | Run
 """Objects with the size of a model. Both use the same field names."""
 
 
-def estimate_second_stage_bytes(model: Sizes, switches: Switches) -> float:
+def estimate_second_stage_bytes(model: Sizes, *, autocast: bool) -> float:
     """Return the bytes of one text's graph in the second stage, with its context if the model has one."""
     num_tokens = model.max_tokens
     if model.architecture == "contextual":
         num_tokens += model.num_contexts * model.tokens_per_document + model.num_soft_prompts
-    return _estimate_text_bytes(num_tokens, model.num_layers, model, switches)
+    return _estimate_text_bytes(num_tokens, model.num_layers, model, autocast)
 
 
-def estimate_first_stage_bytes(model: Sizes, switches: Switches) -> float:
+def estimate_first_stage_bytes(model: Sizes, *, autocast: bool) -> float:
     """Return the bytes of one context document's graph."""
-    return _estimate_text_bytes(model.max_tokens, model.num_first_stage_layers, model, switches)
+    return _estimate_text_bytes(model.max_tokens, model.num_first_stage_layers, model, autocast)
 
 
-def _estimate_text_bytes(num_tokens: int, num_layers: int, model: Sizes, switches: Switches) -> float:
+def _estimate_text_bytes(num_tokens: int, num_layers: int, model: Sizes, autocast: bool) -> float:
     """Return the bytes of the graph of one text."""
-    activations, mask = (NARROW, NARROW_MASK) if switches.autocast else (WIDE, WIDE_MASK)
+    activations, mask = (NARROW, NARROW_MASK) if autocast else (WIDE, WIDE_MASK)
     layer = activations[model.backbone] * model.hidden_size + mask * num_tokens
-    all_layers = num_layers * layer
-    if switches.checkpoint:
-        # The inputs of all layers are stored, and one layer at a time is recomputed in full.
-        all_layers = num_layers * CHECKPOINTED * model.hidden_size + layer
-    return num_tokens * (OUTSIDE_LAYERS * model.hidden_size + all_layers)
+    return num_tokens * (OUTSIDE_LAYERS * model.hidden_size + num_layers * layer)
 
 
 def estimate_graph_bytes(
-    model: Sizes, sizes: ChunkSizes, switches: Switches, *, num_texts: int, num_contexts: int = 0
+    model: Sizes, sizes: ChunkSizes, *, autocast: bool, num_texts: int, num_contexts: int = 0
 ) -> float:
     """Return the peak bytes of a step's graphs: both stages if all texts fit, else one chunk of the larger stage."""
     # If everything fits, both graphs exist until the backward pass. In chunks, only one piece of one stage has a graph.
-    second = min(num_texts, sizes.texts) * estimate_second_stage_bytes(model, switches)
-    first = min(num_contexts, sizes.contexts) * estimate_first_stage_bytes(model, switches)
+    second = min(num_texts, sizes.texts) * estimate_second_stage_bytes(model, autocast=autocast)
+    first = min(num_contexts, sizes.contexts) * estimate_first_stage_bytes(model, autocast=autocast)
     return second + first if sizes.hold(num_texts, num_contexts) else max(second, first)
 
 
 def choose_chunks(
     model: Sizes,
-    switches: Switches,
     *,
+    autocast: bool,
     num_texts: int,
     gpu_bytes: int | None = None,
     free: int | None = None,
@@ -183,7 +142,7 @@ def choose_chunks(
 
     Args:
         model: Model or run to train.
-        switches: Performance options.
+        autocast: Whether a GPU computes in bfloat16.
         num_texts: Queries and documents of a step.
         gpu_bytes: Total memory of the GPU, or None for a CPU.
         free: Free memory of a machine without a GPU. None means unknown, and the default sizes are used.
@@ -203,14 +162,17 @@ def choose_chunks(
         step_budget, chunk_budget = STEP_SHARE * gpu_bytes, GPU_CHUNK_SHARE * gpu_bytes
     elif free is not None:
         # a CPU trains in float32
-        switches = replace(switches, autocast=False)
+        autocast = False
         step_budget, chunk_budget = (max(MIN_BUDGET_BYTES, share * free) for share in (STEP_SHARE, CPU_CHUNK_SHARE))
     else:
         return default
     num_contexts = model.num_contexts if model.architecture == "contextual" else 0
-    if estimate_graph_bytes(model, default, switches, num_texts=num_texts, num_contexts=num_contexts) <= step_budget:
+    graphs = estimate_graph_bytes(model, default, autocast=autocast, num_texts=num_texts, num_contexts=num_contexts)
+    if graphs <= step_budget:
         return default
-    bytes_per_text = (estimate_second_stage_bytes(model, switches), estimate_first_stage_bytes(model, switches))
+    bytes_per_text = [
+        estimate(model, autocast=autocast) for estimate in (estimate_second_stage_bytes, estimate_first_stage_bytes)
+    ]
     sizes = (max(MIN_TEXTS_PER_CHUNK, int(chunk_budget / num_bytes)) for num_bytes in bytes_per_text)
     return ChunkSizes(*(min(default.texts, size) for size in sizes))
 

@@ -82,7 +82,7 @@ def compute_loss(model: Model, pairs: SetApart, settings: TrainSettings) -> floa
         else:
             rows = fill_context(len(pairs.documents), model.config.num_contexts, settings.seed)
             context = model.embed_context(select_tokens(pairs.documents, rows))
-        sides = [model.encode_under(tokens, [context])[0] for tokens in pairs]
+        sides = [model.encode_under(tokens, context) for tokens in pairs]
     else:
         sides = [model.encode_tokens(tokens) for tokens in pairs]
     queries_QD, documents_MD = map(torch.from_numpy, sides)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import StoredSampler
@@ -32,11 +32,10 @@ from repro.train.loss import LossParts, batch_loss
 from repro.train.parallel import count_processes
 from repro.train.performance import (
     ChunkSizes,
-    Switches,
     batches_are_sharded,
     explain_indivisible,
     read_chunks_variable,
-    read_switches,
+    uses_autocast,
 )
 
 SMALL_HEAD_SIZE = 32
@@ -70,7 +69,7 @@ class TrainSettings:
     batches_a_step: int = 1
     checkpoint_every_seconds: float = 120.0
     chunks: ChunkSizes = field(default_factory=ChunkSizes)
-    switches: Switches = field(default_factory=Switches)
+    autocast: bool = True  # on a GPU
     values: Mapping[str, Any] = field(default_factory=dict)  # of the fields of the run, stored in checkpoints
 
     def __post_init__(self) -> None:
@@ -81,16 +80,10 @@ class TrainSettings:
         """Whether the processes share each batch. Otherwise each computes whole batches."""
         return batches_are_sharded(self.batches_a_step, count_processes())
 
-    def compute_loss(self, queries_QD: Tensor, documents_MD: Tensor, masked: Tensor | None = None) -> LossParts:
-        """Return the loss of this run."""
-        return batch_loss(
-            queries_QD,
-            documents_MD,
-            loss=self.loss,
-            widths=self.nested_sizes,
-            temperature=self.temperature,
-            masked=masked,
-        )
+    @property
+    def compute_loss(self) -> Callable[..., LossParts]:
+        """The loss of this run, as a function of queries (Q, D), documents (M, D) and `masked`."""
+        return partial(batch_loss, loss=self.loss, widths=self.nested_sizes, temperature=self.temperature)
 
 
 def device() -> torch.device:
@@ -116,7 +109,7 @@ def build_untrained(run: Run) -> Model:
     """Build the model of a run with its start weights, without a first phase."""
     model = build_model(make_model_config(run), start=run.start, seed=run.seed, heads=run.heads)
     # for evaluation, because training has its own settings
-    model.is_narrow = read_switches().autocast
+    model.is_narrow = uses_autocast()
     return model
 
 
@@ -154,7 +147,7 @@ def check_model(run: Run) -> None:
     or REPRO_CHUNKS is invalid.
     """
     # Both raise an error if their environment variable is invalid.
-    read_switches()
+    uses_autocast()
     read_chunks_variable()
     if run.kept_weights == "best" and not is_imported(run.corpus):
         raise ValueError(explain_none_set_apart(run.corpus))
@@ -210,7 +203,7 @@ def make_train_settings(run: Run, num_batches: int) -> TrainSettings:
         raise ValueError(f"num_epochs={run.num_epochs} of {num_batches} batches are less than one step")
     values = _copy_fields(run, TrainSettings) | {"num_steps": num_steps, "nested_sizes": nested_widths(run)}
     return TrainSettings(
-        run_id=get_training_id(run), switches=read_switches(), values=get_training_values(run), **values
+        run_id=get_training_id(run), autocast=uses_autocast(), values=get_training_values(run), **values
     )
 
 

@@ -8,7 +8,7 @@ Shapes: N texts, D vector size, W processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from repro.data.tokens import Tokens
 from repro.model.contextual import Model
-from repro.model.encoding import evaluation_mode, fill_rows
+from repro.model.encoding import evaluation_mode
 from repro.train.parallel import broadcast_weights, count_processes, rank
 
 BATCHES_PER_ROUND = 16
@@ -41,17 +41,15 @@ def share_encoding(model: Model) -> Iterator[None]:
     group = _make_group(model)
     is_encoding = False
 
-    def encode_under(
-        tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None = None
-    ) -> list[np.ndarray]:
+    def encode_under(tokens: Tokens, context_CE: Tensor | None, batch_size: int | None = None) -> np.ndarray:
         nonlocal is_encoding
         is_encoding = True
-        on_cpu = [None if context is None else context.cpu() for context in contexts]
+        on_cpu = None if context_CE is None else context_CE.cpu()
         call = (np.asarray(tokens.ids), np.asarray(tokens.offsets), on_cpu, batch_size)
         dist.broadcast_object_list([call], src=0, group=group)
-        vectors = _encode_together(model, call, group)
+        vectors_ND = _encode_together(model, call, group)
         is_encoding = False
-        return vectors
+        return vectors_ND
 
     model.encode_under = encode_under  # type: ignore[method-assign]
     try:
@@ -82,23 +80,23 @@ def _make_group(model: Model) -> Any:
     return dist.new_group(backend="gloo", timeout=TIMEOUT)
 
 
-def _encode_together(model: Model, call: tuple[Any, ...], group: Any) -> list[np.ndarray]:
-    """Return the vectors of a call per context, float32 (N, D). They are empty in all ranks but the first."""
+def _encode_together(model: Model, call: tuple[Any, ...], group: Any) -> np.ndarray:
+    """Return the vectors of a call, float32 (N, D). They are empty in all ranks but the first."""
     ids, offsets, on_cpu, batch_size = call
     tokens = Tokens(ids, offsets)
-    contexts = [None if context is None else context.to(model.device) for context in on_cpu]
+    context_CE = None if on_cpu is None else on_cpu.to(model.device)
     batches = list(model.iter_batches(tokens, batch_size))
-    vectors = [np.zeros((0, model.config.hidden_size), dtype=np.float32) for _ in contexts]
+    vectors_ND = np.empty((len(tokens) if rank() == 0 else 0, model.config.hidden_size), dtype=np.float32)
     num_done = 0
     with evaluation_mode(model):
         for start in range(0, len(batches), BATCHES_PER_ROUND * count_processes()):
             own = batches[start : start + BATCHES_PER_ROUND * count_processes()][rank() :: count_processes()]
-            encoded = [(rows, model.encode_batch(tokens, rows, contexts)) for rows in own]
+            encoded = [(rows, model.encode_batch(tokens, rows, context_CE)) for rows in own]
             gathered: list[Any] | None = [None] * count_processes() if rank() == 0 else None
             dist.gather_object(encoded, gathered, dst=0, group=group)
-            for rows, vectors_of_batch in (part for parts in gathered or () for part in parts):
-                fill_rows(vectors, rows, vectors_of_batch, len(tokens))
+            for rows, vectors_nD in (part for parts in gathered or () for part in parts):
+                vectors_ND[rows] = vectors_nD
                 num_done += len(rows)
             if rank() == 0:
                 model.report(num_done, len(tokens))
-    return vectors
+    return vectors_ND

@@ -17,7 +17,7 @@ from repro.pipeline.inputs import Inputs
 from repro.spec.identity import get_training_id
 from repro.storage.paths import run_folder
 from repro.train import set_apart
-from repro.train.checkpoint import TrainState, list_switches, read_state
+from repro.train.checkpoint import TrainState, read_state
 from repro.train.feed import Sampler
 from repro.train.parallel import rank
 from repro.train.performance import ChunkSizes
@@ -118,8 +118,9 @@ def describe_training(
     }
     if inputs.run.sampler == "cluster" and (sampled := inputs.sampled_domains):
         provenance["clusters_fitted_on_samples"] = sampled
-    if switches := list_switches(state.sittings):
-        provenance["switches"] = switches
+    # those of any session, in order of appearance
+    if switches := dict.fromkeys(word for session in state.sittings for word in session.get("switches", ())):
+        provenance["switches"] = list(switches)
     if settings.chunks != ChunkSizes():
         provenance["chunks"] = settings.chunks.words
     if num_set_apart is not None:

@@ -37,7 +37,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from repro.model.backbone import Backbone
 from repro.model.contextual import ContextualModel, Model
 from repro.model.texts import Texts
 from repro.pipeline.inputs import Inputs
@@ -64,7 +63,7 @@ from repro.train.checkpoint import (
 from repro.train.feed import Feed, Sampler, StepFeed, TrainData, compute_batch_hash, get_sampler_state, iter_step_feeds
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts
-from repro.train.performance import Switches, choose_chunks
+from repro.train.performance import choose_chunks
 from repro.train.setup import (
     TrainSettings,
     build_filter,
@@ -87,13 +86,36 @@ def train_run(
 
     Runs that differ only in their evaluation share a training run and its folder. One process trains, the others wait.
     """
-    if inputs.run.num_steps == 0:
-        return build_untrained(inputs.run).to(device()).eval(), Summary({}, {}, {"num_steps": 0})
+    run = inputs.run
+    if run.num_steps == 0:
+        return build_untrained(run).to(device()).eval(), Summary({}, {}, {"num_steps": 0})
     # Before the lease, because rank 0 acquires it for the group.
     parallel.join_processes(device())
-    folder = run_folder(get_training_id(inputs.run))
+    folder = run_folder(get_training_id(run))
     with _acquire_for_all(folder / "training"):
-        return _train(inputs, folder, should_stop, progress)
+        model, data, settings, sampler = prepare_training(inputs, folder, should_stop, progress)
+        num_done = read_checkpoint_step(folder)
+        # A resumed run has already reported how many texts are cut.
+        if parallel.rank() == 0 and not num_done:
+            for line in count_tokens(inputs.pairs, run).lines():
+                progress(line)
+            if num_unused := sampler.dropped_pairs.num_in_small_domains:
+                progress(
+                    f"  {num_unused} of {len(inputs.pairs)} pairs are in domains smaller than a batch, and are never trained on"
+                )
+        report = make_step_reporter(settings.num_steps, num_done, progress)
+        with open_scalars(folder, num_done, report) as on_step:
+            state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=on_step)
+        if state.best_loss is not None and state.step > num_done:
+            early_end = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
+            loss = f"loss {state.best_loss:.3f} on the pairs set apart"
+            progress(f"  {early_end}kept the weights of step {state.best_step}, with the lowest {loss}")
+        num_set_apart = None if data.set_apart is None else len(data.set_apart.queries)
+        provenance = describe_training(inputs, sampler, settings, state, model, num_set_apart)
+        # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
+        if parallel.rank() > 0:
+            return model.eval(), Summary({}, {}, provenance)
+        return model.eval(), summarise(read_metrics(folder, state.step), provenance)
 
 
 def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
@@ -105,34 +127,6 @@ def _acquire_for_all(folder: Path) -> AbstractContextManager[object]:
         if parallel.any_process(lease is not None, device()):
             return lease or nullcontext()
         time.sleep(1.0)
-
-
-def _train(inputs: Inputs, folder: Path, should_stop: Callable[[], bool], progress: Progress) -> tuple[Model, Summary]:
-    run = inputs.run
-    model, data, settings, sampler = prepare_training(inputs, folder, should_stop, progress)
-
-    num_done = read_checkpoint_step(folder)
-    # A resumed run has already reported how many texts are cut.
-    if parallel.rank() == 0 and not num_done:
-        for line in count_tokens(inputs.pairs, run).lines():
-            progress(line)
-        if num_unused := sampler.dropped_pairs.num_in_small_domains:
-            progress(
-                f"  {num_unused} of {len(inputs.pairs)} pairs are in domains smaller than a batch, and are never trained on"
-            )
-    report = make_step_reporter(settings.num_steps, num_done, progress)
-    with open_scalars(folder, num_done, report) as on_step:
-        state = train(model, data, settings, folder=folder, should_stop=should_stop, on_step=on_step)
-    if state.best_loss is not None and state.step > num_done:
-        early_end = f"training ended after step {state.step} of {settings.num_steps}; " if state.has_ended else ""
-        loss = f"loss {state.best_loss:.3f} on the pairs set apart"
-        progress(f"  {early_end}kept the weights of step {state.best_step}, with the lowest {loss}")
-    num_set_apart = None if data.set_apart is None else len(data.set_apart.queries)
-    provenance = describe_training(inputs, sampler, settings, state, model, num_set_apart)
-    # Rank 0 writes the log. Other nodes may not see its last lines yet and do not need them.
-    if parallel.rank() > 0:
-        return model.eval(), Summary({}, {}, provenance)
-    return model.eval(), summarise(read_metrics(folder, state.step), provenance)
 
 
 def prepare_training(
@@ -162,7 +156,7 @@ def prepare_training(
         progress(f"  {positives.describe()}")
     chunks = choose_chunks(
         model.config,
-        settings.switches,
+        autocast=settings.autocast,
         num_texts=run.batch_size * (2 + run.num_hard_negatives),
         gpu_bytes=measure_gpu_bytes(model.device),
         # the share of each process of this machine
@@ -203,17 +197,16 @@ def train(
     Raises:
         Interrupted: `should_stop` returned True in some process. The checkpoint is written.
         ValueError: The log or checkpoint belongs to another run, or the loss is not finite.
-        OSError: The disk is full. The last checkpoint remains valid.
+        OSError or SafetensorError: The disk is full. The last checkpoint remains valid.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Every process has built the model from the same seed. Broadcasting rules out differences between machines.
     parallel.broadcast_weights(model.parameters())
-    prepare(model, settings.switches)
     optimizer = make_optimizer(model, settings)
     state = _resume(folder, settings, data, model, optimizer)
     # A finished run gets no further session, because loading it computes no step.
     if not is_finished(state, settings.num_steps):
-        session = describe_session(state.step, settings.switches, parallel.count_processes())
+        session = describe_session(state.step, autocast=settings.autocast, num_processes=parallel.count_processes())
         state = replace(state, chunks=settings.chunks.words, sittings=[*state.sittings, session])
     saved_at = time.monotonic()
     model.train()
@@ -225,10 +218,10 @@ def train(
     steps = range(state.step, settings.num_steps)
     feeds = iter_step_feeds(data, steps, settings.batches_a_step, num_contexts=num_contexts, seed=settings.seed)
     # Rank 0 has the log.
-    open_log = MetricsLog(folder, state.step, state.log_sha256) if parallel.rank() == 0 else nullcontext()
+    log = MetricsLog(folder, state.step, state.log_sha256) if parallel.rank() == 0 else None
     # Training seeds the global generators, so restore them for the caller afterwards.
     devices = range(torch.cuda.device_count())
-    with torch.random.fork_rng(devices=devices), open_log as log, closing(feeds), delay_stops():
+    with torch.random.fork_rng(devices=devices), closing(log) if log else nullcontext(), closing(feeds), delay_stops():
         while not is_finished(state, settings.num_steps):
             state, line = _run_step(model, optimizer, feeds, settings, state)
             measured = data.set_apart if set_apart.is_measured_after(state.step, settings.num_steps) else None
@@ -256,14 +249,6 @@ def train(
             state = replace(state, holds_best=True)
             _save_checkpoint(folder, state, model, optimizer, log)
     return state
-
-
-def prepare(model: Model, switches: Switches) -> None:
-    """Apply the performance options to the backbones."""
-    for backbone in model.modules():
-        if isinstance(backbone, Backbone):
-            backbone.set_checkpointing(switches.checkpoint)
-            backbone.compile_forward("inductor" if switches.compile else None)
 
 
 def _resume(
@@ -318,7 +303,7 @@ def _run_step(
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
     """Return the stages and the loss of a batch for the gradient cache, in the precision of the model's device."""
-    uses_bfloat16 = model.device.type == "cuda" and settings.switches.autocast
+    uses_bfloat16 = model.device.type == "cuda" and settings.autocast
 
     def autocast() -> torch.autocast:
         return torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=uses_bfloat16)
@@ -340,7 +325,7 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
         if settings.shares_batches:
             queries_QD = parallel.gather_with_gradient(queries_QD)
             documents_MD = parallel.gather_documents(documents_MD, feed.num_own_pairs)
-        return settings.compute_loss(queries_QD, documents_MD, feed.masked)
+        return settings.compute_loss(queries_QD, documents_MD, masked=feed.masked)
 
     stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
     if settings.shares_batches:
@@ -410,19 +395,18 @@ def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Ada
     is usual for these backbones.
     """
     groups: list[dict[str, Any]] = []
+    weights = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
     for is_first, rate in ((False, 1.0), (True, settings.first_stage_rate)):
-        weights = [
-            weight
-            for name, weight in model.named_parameters()
-            if name.startswith(FIRST_STAGE) == is_first and weight.requires_grad
-        ]
         # Biases, norms and the null vector have one axis, matrices and word vectors have two.
-        matrices = [weight for weight in weights if weight.ndim >= 2]
-        vectors = [weight for weight in weights if weight.ndim < 2]
-        groups.append({"params": matrices, "weight_decay": settings.weight_decay, "rate": rate})
-        groups.append({"params": vectors, "weight_decay": 0.0, "rate": rate})
-    filled = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=settings.switches.fused)
+        for is_matrix, decay in ((True, settings.weight_decay), (False, 0.0)):
+            group = [
+                weight
+                for name, weight in weights
+                if name.startswith(FIRST_STAGE) == is_first and (weight.ndim >= 2) == is_matrix
+            ]
+            if group:
+                groups.append({"params": group, "weight_decay": decay, "rate": rate})
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
 def compute_learning_rate(step: int, *, peak: float, num_warmup_steps: int, num_steps: int) -> float:

@@ -45,8 +45,8 @@ class Shuffled:
         order = np.random.default_rng([self.seed, epoch]).permutation(NUM_PAIRS)
         return order[index * self.batch_size : (index + 1) * self.batch_size]
 
-    def state_at(self, step: int) -> tuple[int, int, int]:
-        return (self.seed, *divmod(step, NUM_PAIRS // self.batch_size))
+    def __len__(self) -> int:
+        return NUM_PAIRS // self.batch_size
 
 
 def mask_equal_remainders(pairs: np.ndarray, number: int) -> Filtered:

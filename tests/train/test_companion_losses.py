@@ -182,7 +182,7 @@ def test_run_trains_on_its_filtered_loss(tmp_path: Path) -> None:
     for side in ("query", "document"):
         with torch.no_grad():
             vectors.append(model.embed_texts(make_texts(*inputs.tokens(side).pad(batch_B))))
-        filters.append(np.asarray(inputs.filter_embeddings(side)[batch_B], np.float32))
+        filters.append(np.asarray(inputs.embeddings(side, of_filter=True)[batch_B], np.float32))
         texts.append([" ".join(text.casefold().split()) for text in inputs.pairs.texts(side, batch_B)])
     masked = torch.from_numpy(mask_by_loop(*texts, 0, compute_similarities(*filters), FILTERED.filter_margin))
     queries_BD, documents_BD = (torch.nn.functional.normalize(side, dim=1) for side in vectors)

@@ -1,7 +1,4 @@
-"""Training on a GPU agrees with float32 on a CPU. Start with `pytest -m gpu` on a machine with a GPU.
-
-Without a GPU, only activation checkpointing is compared, on the CPU.
-"""
+"""Training on a GPU agrees with float32 on a CPU. Start with `pytest -m gpu` on a machine with a GPU."""
 
 from __future__ import annotations
 
@@ -21,25 +18,22 @@ from repro.model.texts import Texts
 from repro.spec import CHOICES
 from repro.train.feed import Feed
 from repro.train.gradcache import StepTexts, add_gradients
-from repro.train.performance import Switches, choose_chunks, parse_switches
+from repro.train.performance import choose_chunks
 from repro.train.setup import TrainSettings, measure_gpu_bytes
-from repro.train.trainer import prepare, stages_for
+from repro.train.trainer import stages_for
 
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-3, 5e-2
 """Largest difference of unit vectors in float32 and in bfloat16. In float32 also the relative difference of gradients."""
 BFLOAT16_GRADIENT_TOLERANCE = 0.15
 """Largest relative difference of gradients in bfloat16. On a CPU it is 0.02 to 0.08, by backbone."""
-SWITCHES = ("no-autocast", "no-autocast checkpoint", "no-autocast compile", "")
-"""Switches to compare with float32 on the CPU. The last one is the default of training."""
 CPU = torch.device("cpu")
 TINY = ModelConfig(architecture="contextual", vocab_size=500, sequence_dropout=0.0)
 
 
-def prepare_trainer(config: ModelConfig, device: torch.device, switches: Switches) -> tuple[Any, Feed, TrainSettings]:
+def prepare_trainer(config: ModelConfig, device: torch.device, *, autocast: bool) -> tuple[Any, Feed, TrainSettings]:
     """Return a model, a batch of random tokens of different lengths, and settings."""
     generator, batch_size, num_tokens = torch.Generator().manual_seed(0), 24, 17
     model: Model = build_model(config).to(device).train()
-    prepare(model, switches)
 
     def draw(num_texts: int) -> Texts:
         lengths_N1 = torch.randint(3, num_tokens + 1, (num_texts, 1), generator=generator)
@@ -48,16 +42,16 @@ def prepare_trainer(config: ModelConfig, device: torch.device, switches: Switche
         return Texts(ids_NS * mask_NS, mask_NS).to(device)
 
     texts = StepTexts(draw(batch_size), draw(batch_size), draw(config.num_contexts))
-    chunks = choose_chunks(config, switches, num_texts=2 * batch_size, gpu_bytes=measure_gpu_bytes(device))
+    chunks = choose_chunks(config, autocast=autocast, num_texts=2 * batch_size, gpu_bytes=measure_gpu_bytes(device))
     options: dict[str, Any] = {"num_steps": 1, "learning_rate": 1e-5, "num_warmup_steps": 0}
-    settings = TrainSettings(run_id="gpu", chunks=chunks, switches=switches, seed=0, **options)
+    settings = TrainSettings(run_id="gpu", chunks=chunks, autocast=autocast, seed=0, **options)
     return model, Feed(texts, batch_size, None, None), settings
 
 
-def compute_gradient(device: torch.device, backbone: str, switches: Switches) -> tuple[Tensor, Tensor]:
+def compute_gradient(device: torch.device, backbone: str, *, autocast: bool = True) -> tuple[Tensor, Tensor]:
     """Return unit vectors (N, D) and the whole gradient of one step, on the CPU."""
     config = ModelConfig(architecture="contextual", backbone=backbone, vocab_size=500, sequence_dropout=0.0)
-    model, feed, settings = prepare_trainer(config, device, switches)
+    model, feed, settings = prepare_trainer(config, device, autocast=autocast)
     add_gradients(stages_for(model, feed, settings), feed.texts, settings.chunks)
     with torch.no_grad():
         outputs_ND = model(feed.texts.queries, feed.texts.contexts)
@@ -66,30 +60,16 @@ def compute_gradient(device: torch.device, backbone: str, switches: Switches) ->
     return vectors_ND, torch.cat([weight.grad.to_dense().float().flatten().cpu() for weight in weights])
 
 
-def compare_gradients(device: torch.device, backbone: str, words: str) -> None:
-    """Assert that these switches change vectors and gradients by rounding only."""
-    switches = parse_switches(words)
-    expected_vectors, expected_gradient = compute_gradient(CPU, backbone, Switches())
-    vectors, gradient = compute_gradient(device, backbone, switches)
-    is_narrow = switches.autocast and device.type == "cuda"
-    vector_tolerance = BFLOAT16_TOLERANCE if is_narrow else FLOAT32_TOLERANCE
-    gradient_tolerance = BFLOAT16_GRADIENT_TOLERANCE if is_narrow else FLOAT32_TOLERANCE
+@pytest.mark.gpu
+@pytest.mark.parametrize(("backbone", "autocast"), list(product(CHOICES["backbone"], (False, True))))
+def test_gpu_matches_float32_on_cpu(backbone: str, autocast: bool) -> None:
+    """Vectors and gradients differ by rounding only."""
+    expected_vectors, expected_gradient = compute_gradient(CPU, backbone)
+    vectors, gradient = compute_gradient(torch.device("cuda"), backbone, autocast=autocast)
+    vector_tolerance = BFLOAT16_TOLERANCE if autocast else FLOAT32_TOLERANCE
+    gradient_tolerance = BFLOAT16_GRADIENT_TOLERANCE if autocast else FLOAT32_TOLERANCE
     assert float((vectors - expected_vectors).abs().max()) <= vector_tolerance
     assert float((gradient - expected_gradient).norm() / expected_gradient.norm()) <= gradient_tolerance
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("backbone", "words"), list(product(CHOICES["backbone"], SWITCHES)))
-def test_gpu_matches_float32_on_cpu(backbone: str, words: str) -> None:
-    compare_gradients(torch.device("cuda"), backbone, words)
-
-
-@pytest.mark.parametrize("backbone", ["nomic", "bert"])
-def test_checkpointing_keeps_gradients(backbone: str) -> None:
-    expected = compute_gradient(CPU, backbone, Switches())
-    torch.testing.assert_close(
-        compute_gradient(CPU, backbone, Switches(checkpoint=True)), expected, rtol=1e-3, atol=1e-4
-    )
 
 
 @pytest.mark.gpu

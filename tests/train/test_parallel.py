@@ -212,14 +212,14 @@ def encode_in_group(number: int, folder: Path, shape: dict[str, Any]) -> None:
     contexts = [None, None]
     if isinstance(model, ContextualModel):
         contexts = [model.context_from(None), model.context_from(None) + 1]
-    expected = model.encode_under(tokens, contexts, 5)
+    expected = [model.encode_under(tokens, context_CE, 5) for context_CE in contexts]
     with join_group(number, folder):
         if number:
             return serve_encoding(model)
         with share_encoding(model):
-            for vectors in (model.encode_under(tokens, contexts, 5), model.encode_under(tokens, contexts[:1], 5)):
-                for together, alone in zip(vectors, expected, strict=False):
-                    assert together.shape == alone.shape and (together == alone).all()
+            for context_CE, alone in zip(contexts, expected, strict=True):
+                together = model.encode_under(tokens, context_CE, 5)
+                assert together.shape == alone.shape and (together == alone).all()
     (folder / "compared").touch()
 
 
@@ -243,7 +243,7 @@ def stop_while_encoding(number: int, folder: Path) -> None:
             return
         with share_encoding(model):
             model.encode_batch = fail  # type: ignore[method-assign]
-            model.encode_under(tokens, [None])
+            model.encode_under(tokens, None)
     (folder / f"ended{number}").touch()
 
 

@@ -21,15 +21,13 @@ from repro.train import parallel, performance, setup
 from repro.train.parallel import select_own_contexts
 from repro.train.performance import (
     ChunkSizes,
-    Switches,
     choose_chunks,
     estimate_graph_bytes,
     explain_indivisible,
     list_own_places,
-    parse_switches,
+    uses_autocast,
 )
 from repro.train.setup import check_model, make_train_settings
-from repro.train.trainer import prepare
 
 CONFIG = ModelConfig(
     architecture="contextual",
@@ -75,20 +73,14 @@ def make_texts(num_texts: int, num_tokens: int = CONFIG.max_tokens, seed: int = 
     return Texts(ids_NS * mask_NS, mask_NS)
 
 
-def build_prepared_model(config: ModelConfig, switches: Switches) -> ContextualModel:
-    model = build_model(config).train()
-    prepare(model, switches)
-    assert isinstance(model, ContextualModel)
-    return model
-
-
-def measure_bytes_per_text(config: ModelConfig, switches: Switches) -> tuple[float, float]:
+def measure_bytes_per_text(config: ModelConfig, *, autocast: bool) -> tuple[float, float]:
     """Return the bytes that one more text saves in the second stage and in the first."""
-    model = build_prepared_model(config, switches)
+    model = build_model(config).train()
+    assert isinstance(model, ContextualModel)
     contexts_CD = torch.randn(config.num_contexts, 128, requires_grad=True)
     results = []
     for stage in (partial(model.second_stage, contexts_CE=contexts_CD), model.first_stage):
-        with torch.autocast("cpu", torch.bfloat16, enabled=switches.autocast):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             sizes = [
                 measure_saved_bytes(partial(stage, make_texts(num_texts)), model.parameters()) for num_texts in (2, 4)
             ]
@@ -99,12 +91,11 @@ def measure_bytes_per_text(config: ModelConfig, switches: Switches) -> tuple[flo
 @pytest.mark.parametrize("autocast", [True, False])
 @pytest.mark.parametrize("backbone", ["nomic", "bert", "modernbert"])
 def test_estimated_bytes_match_measured(backbone: str, autocast: bool) -> None:
-    switches = Switches(autocast=autocast)
     for num_layers in (1, 3):
         config = replace(CONFIG, backbone=backbone, num_layers=num_layers, num_first_stage_layers=num_layers)
-        second, first = measure_bytes_per_text(config, switches)
-        assert performance.estimate_second_stage_bytes(config, switches) == pytest.approx(second, rel=0.02)
-        assert performance.estimate_first_stage_bytes(config, switches) == pytest.approx(first, rel=0.02)
+        second, first = measure_bytes_per_text(config, autocast=autocast)
+        assert performance.estimate_second_stage_bytes(config, autocast=autocast) == pytest.approx(second, rel=0.02)
+        assert performance.estimate_first_stage_bytes(config, autocast=autocast) == pytest.approx(first, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -114,30 +105,31 @@ def test_gpu_chunks_fill_their_share(scale: str, gib: int, num_passes: int) -> N
     """A step that fits half of the memory takes one pass. Otherwise one more text would exceed the share of its stage."""
     run, memory = base(scale, architecture="contextual"), gib * 2**30
     num_texts = 2 * run.batch_size
-    sizes = choose_chunks(run, Switches(), num_texts=num_texts, gpu_bytes=memory)
+    sizes = choose_chunks(run, autocast=True, num_texts=num_texts, gpu_bytes=memory)
     assert sizes.hold(num_texts, run.num_contexts) == (num_passes == 1)
-    estimated = estimate_graph_bytes(run, sizes, Switches(), num_texts=num_texts, num_contexts=run.num_contexts)
+    estimated = estimate_graph_bytes(run, sizes, autocast=True, num_texts=num_texts, num_contexts=run.num_contexts)
     assert estimated <= performance.STEP_SHARE * memory
     if num_passes == 2:
-        num_bytes = performance.estimate_second_stage_bytes(run, Switches())
+        num_bytes = performance.estimate_second_stage_bytes(run, autocast=True)
         assert sizes.texts * num_bytes <= performance.GPU_CHUNK_SHARE * memory < (sizes.texts + 1) * num_bytes
-    assert choose_chunks(run, Switches(), num_texts=num_texts, gpu_bytes=2**20) == ChunkSizes(4, 4)
+    assert choose_chunks(run, autocast=True, num_texts=num_texts, gpu_bytes=2**20) == ChunkSizes(4, 4)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "lab"])
 def test_small_steps_keep_the_direct_path(scale: str) -> None:
     """They fit even without free memory, so golden numbers do not depend on the machine."""
     run = base(scale, architecture="contextual")
-    assert choose_chunks(run, Switches(), num_texts=2 * run.batch_size, free=0) == ChunkSizes()
-    assert choose_chunks(run, Switches(), num_texts=256, free=0, stored="5,3") == ChunkSizes(5, 3), "a resumed run"
+    assert choose_chunks(run, autocast=True, num_texts=2 * run.batch_size, free=0) == ChunkSizes()
+    assert choose_chunks(run, autocast=True, num_texts=256, free=0, stored="5,3") == ChunkSizes(5, 3), "a resumed run"
 
 
-def test_words_set_switches() -> None:
-    switches = parse_switches("compile no-fused checkpoint")
-    assert switches == Switches(fused=False, compile=True, checkpoint=True)
-    assert set(switches.words) == {"no-fused", "compile", "checkpoint"}
+def test_variable_turns_autocast_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert uses_autocast()
+    monkeypatch.setenv("REPRO_SWITCHES", "no-autocast")
+    assert not uses_autocast()
+    monkeypatch.setenv("REPRO_SWITCHES", "bf16")
     with pytest.raises(ValueError, match="REPRO_SWITCHES has 'bf16'"):
-        parse_switches("bf16")
+        uses_autocast()
 
 
 @pytest.mark.parametrize(("num_contexts", "share"), [(512, 64), (9, 2), (1, 1)])
