@@ -27,7 +27,7 @@ from repro.records.store import Record, read_records, write_record
 from repro.spec import Run, depends_on_seed, get_first_phase
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import CHECKOUT, get_home, get_local_records, get_published_records
-from slurm.states import JobState, get_run_item
+from slurm.job import JobState, get_run_item
 from slurm.sweep import Submission
 
 SCALE = "desk"

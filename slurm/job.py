@@ -1,16 +1,21 @@
 """Execute one job: run an experiment or build a stage under its lease, handle stop signals, and record the outcome.
 
-The same class serves as a task of Slurm (through submitit), as a child of the local queue, and for `run`.
+The same class serves as a task of Slurm (through submitit), as a child of the local queue (`python -m slurm.job FILE`, which
+ends with its parent), and for `run`. The state of a job is one small file next to its results. Every status is derived
+from it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
@@ -20,17 +25,100 @@ from repro.records.store import has_record
 from repro.spec import Run, run_from_fields
 from repro.spec.identity import RUN_ID, get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
+from repro.storage.files import json_object, write_json
 from repro.storage.lease import Lease, acquire_when_free, get_live_owner
-from repro.storage.paths import get_local_records, run_folder
-from repro.storage.shards import find_stage, merge_shards
+from repro.storage.paths import get_building_folder, get_local_records, get_stage_folder, run_folder
+from repro.storage.shards import build_from_shards, find_stage
 from repro.storage.stages import Stage
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 from slurm.ranks import any_rank, join_ranks
-from slurm.signals import Stop, handle_stop_signals, log_line
-from slurm.states import JobState, WorkItem, get_run_item, get_stage_item
+from slurm.signals import EXIT_INTERRUPTED, Stop, die_with_parent, handle_stop_signals, log_line
 
 UNLIMITED = 10**9
 CANCELLED = "it was cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobState:
+    """The last report of a job: its state, the reason, and where to find details."""
+
+    state: str  # running, done, interrupted or failed (also if it was cancelled)
+    reason: str = ""
+    trace: str = ""  # last traceback
+    # Interruptions since the last launch that reset the counters.
+    num_interruptions: int = 0
+    # The most recent of them, without progress in between.
+    num_without_progress: int = 0
+    num_steps: int = 0  # training steps completed at the last interruption
+    job_id: str = ""  # Slurm job id, empty for a local job
+    host: str = ""
+    log: str = ""
+    script: str = ""
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """A run or stage to complete under a lease, by the id of the run or the title (kind/key) of the stage."""
+
+    name: str
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it is a stage."""
+        return "/" in self.name
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its owners and last state."""
+        return get_building_folder(get_stage_folder() / self.name) if self.is_stage else run_folder(self.name)
+
+    @property
+    def lease_folder(self) -> Path:
+        """The folder of its leases."""
+        return self.folder / "owner"
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it has been cancelled."""
+        return (self.folder / "cancelled").exists()
+
+    def cancel(self) -> None:
+        """Request cancellation. A running job notices at its next heartbeat."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "cancelled").touch()
+
+    def reset(self) -> None:
+        """Clear the last state and any cancellation."""
+        (self.folder / "cancelled").unlink(missing_ok=True)
+        (self.folder / "job.json").unlink(missing_ok=True)
+
+    def clear_failure(self) -> None:
+        """Clear a failure or cancellation, so that it can start again. Keep the counters of an interrupted run."""
+        last = self.read()
+        if self.is_cancelled or (last is not None and last.state == "failed"):
+            self.reset()
+
+    def write(self, state: JobState) -> None:
+        """Replace the last state."""
+        write_json(self.folder / "job.json", asdict(state))
+
+    def read(self) -> JobState | None:
+        """Return the last state, or None if it never started. Raises ValueError if its file is damaged."""
+        path = self.folder / "job.json"
+        try:
+            values = json_object(path)
+            # Files of older code have keys that this version does not know.
+            return JobState(**{name: values[name] for name in JobState.__dataclass_fields__ if name in values})
+        except (TypeError, ValueError) as error:
+            # Another launcher may remove it at this moment.
+            if not path.exists():
+                return None
+            raise ValueError(f"{path} is not the state of a job ({error}); remove it, and launch again") from error
+
+
+def get_run_item(run: Run) -> WorkItem:
+    """Return the work item of a run."""
+    return WorkItem(run_id(run))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +136,10 @@ class Job:
     @property
     def item(self) -> WorkItem:
         """The work item: where its owner and its last state are stored."""
-        return get_stage_item(self._stage()) if self.stage else get_run_item(run_from_fields(self.run))
+        return WorkItem(self.stage or run_id(run_from_fields(self.run)))
 
     def _stage(self) -> Stage:
-        stages = pipeline_stages.list_stages(run_from_fields(self.run))
-        return merge_shards(find_stage(self.stage, stages), self.num_shards)
+        return find_stage(self.stage, pipeline_stages.list_stages(run_from_fields(self.run)))
 
     @property
     def is_done(self) -> bool:
@@ -120,7 +207,7 @@ class Job:
             from repro.execute import train_filter_model
 
             train_filter_model(run_from_fields(self.run), should_stop=stop, progress=log_line)
-        stage.build(log_line)
+        build_from_shards(stage, self.num_shards, log_line)
 
     @contextmanager
     def _record_outcome(self, where: JobState, stop: Stop) -> Iterator[None]:
@@ -178,7 +265,7 @@ def _continue_counters(item: WorkItem, where: JobState, progress: Callable[[], i
     counters = ("num_interruptions", "num_without_progress", "num_steps", "reason")
     state = replace(where, **{name: getattr(last, name) for name in counters})
     # The lease of a run is held by this job, so only a stage can have another owner.
-    has_other_owner = item.kind == "stage" and get_live_owner(item.lease_folder) is not None
+    has_other_owner = item.is_stage and get_live_owner(item.lease_folder) is not None
     # An end without a report counts as an interruption.
     if last.state == "running" and not has_other_owner:
         state = replace(_count_interruption(state, progress()), reason="its process died")
@@ -239,3 +326,21 @@ def run_here(run: Run) -> None:
         if any((run_folder(training) / CHECKPOINT_FILE).exists() for training in list_trainings(run)):
             resume = "has a checkpoint: run the same command again to resume"
         raise stopped.add_advice(f"run {run_id(run)} {resume}") from stopped
+
+
+def main() -> int:
+    """Execute the job that the local queue describes in a file, and return the exit status."""
+    description = json.loads(Path(sys.argv[1]).read_text())
+    die_with_parent(description["parent"])
+    stop = Stop()
+    with handle_stop_signals(stop):
+        try:
+            Job(**description["job"])(stop, where=JobState(**description["where"]))
+        except Stopped as stopped:
+            log_line(f"stopped: {stopped}")
+            return EXIT_INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,9 @@
 """Submit jobs to Slurm through submitit. Only this module imports it.
 
-Stages go first, followed by the arrays of runs that need them. Each array waits for its stages (afterok). If another
-run trains a model that it shares, the array waits for that run too (afterany).
+Each stage is one job, and its shards are an array that this job waits for. Runs that wait for the same stages share an
+array, which comes after them (afterok). If another run trains a model that it shares, the array waits for that run too
+(afterany). No array exceeds the cluster's maximum size. The arrays of shards together respect the profile's `num_at_once`,
+and so do the arrays of runs.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import shlex
 import signal
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +23,13 @@ from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmiss
 
 from repro.stopping import Stopped, delay_stops
 from repro.storage.paths import SOURCES, get_data_folder, get_home, get_sweeps_folder
-from slurm.batches import Batch
-from slurm.job import Job, describe_interruptions
+from repro.storage.shards import find_parent_stage
+from slurm.job import Job, JobState, describe_interruptions
 from slurm.profiles import Profile
 from slurm.ranks import THREADS, describe_rank, get_private_folder
 from slurm.scheduler import hide_enclosing_job, is_preempted
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
-from slurm.states import JobState
-from slurm.sweep import make_submission
+from slurm.sweep import Task, make_submission
 
 Progress = Callable[[str], None]
 MAX_REQUEUES_LIMIT = 10**6
@@ -115,6 +116,65 @@ def describe_task(environment: JobEnvironment) -> dict[str, str]:
     return describe_rank(environment.global_rank, num_local, environment.num_nodes, store)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """One sbatch submission: tasks that wait for the same stages, and possibly for an earlier array."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    num_at_once: int
+    # Name of an array that must end first, which limits the number of jobs running in parallel.
+    after: str = ""
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether this batch builds a stage."""
+        return self.tasks[0].item.is_stage
+
+
+def order_batches(tasks: Sequence[Task], *, max_array_size: int, num_at_once: int) -> list[Batch]:
+    """Return the batches in submission order: first the stages, each after its shards, then the arrays of runs."""
+    depth: dict[str, int] = {}  # of a run in the chain of runs that wait for each other
+    stages: list[Batch] = []
+    shards: dict[str, list[Task]] = {}  # by the name of the whole stage
+    runs: dict[tuple[int, tuple[str, ...]], list[Task]] = {}  # by depth and needed stages
+    for task in tasks:
+        if not task.item.is_stage:
+            depth[task.name] = max((depth.get(maker, 0) + 1 for maker in task.after), default=0)
+            runs.setdefault((depth[task.name], tuple(sorted(task.needs))), []).append(task)
+        elif parent := find_parent_stage(task.name):
+            shards.setdefault(parent, []).append(task)
+        else:
+            stages.append(Batch(task.name, (task,), 1))
+    stages += _make_arrays("shards", list(shards.values()), depth, max_array_size, num_at_once)
+    position = {task.name: index for index, task in enumerate(tasks)}
+    stages.sort(key=lambda batch: position[batch.tasks[0].name])
+    return stages + _make_arrays("runs", [runs[key] for key in sorted(runs)], depth, max_array_size, num_at_once)
+
+
+def _make_arrays(
+    kind: str, groups: Sequence[Sequence[Task]], depth: Mapping[str, int], size: int, num_at_once: int
+) -> list[Batch]:
+    """Return arrays of at most `size` tasks that together run at most `num_at_once` jobs.
+
+    Each array gets an equal share. If there are more arrays than slots, or if runs depend on other runs, later arrays wait
+    for earlier ones to end.
+    """
+    arrays = [tuple(group[start : start + size]) for group in groups for start in range(0, len(group), size)]
+    names = [f"{kind} {number} of {len(arrays)}" for number in range(1, len(arrays) + 1)]
+    if sum(map(len, arrays)) <= num_at_once:
+        return [Batch(name, array, len(array)) for name, array in zip(names, arrays, strict=True)]
+    levels = [depth.get(array[0].name, 0) for array in arrays]
+    # Each lane is a chain of arrays that run one after another, so at most one array of a lane is active.
+    lanes = min(levels.count(levels[0]), num_at_once)
+    # The first array of each lane waits for none, each later one for the array before it in its lane.
+    predecessors = [*[""] * lanes, *names]
+    return [
+        Batch(name, array, num_at_once // lanes, predecessor)
+        for name, array, predecessor in zip(names, arrays, predecessors, strict=False)
+    ]
+
+
 @dataclass
 class Launch:
     """The state of one launch to Slurm."""
@@ -134,24 +194,17 @@ class Launch:
     def submit(self, batches: Sequence[Batch], progress: Progress, *, retry: bool = False) -> None:
         """Submit all batches. Raises ValueError with the reason for the first that Slurm refuses.
 
-        With `retry`, failures of the submitted runs and stages are cleared. Those of a refused batch stay.
+        With `retry`, failures of the runs and stages are cleared.
         """
         for batch in batches:
             # Everything that Slurm has accepted must be recorded.
             with delay_stops(), hide_enclosing_job():
-                items = [task.item for task in batch.tasks] if retry else []
-                failures = [(item, item.read(), item.is_cancelled) for item in items]
                 # Before the submission, because a job may start at once.
-                for item in items:
-                    item.clear_failure()
+                for task in batch.tasks if retry else ():
+                    task.item.clear_failure()
                 try:
                     jobs = self._submit(batch)
                 except (FailedJobError, FailedSubmissionError) as error:
-                    for item, state, was_cancelled in failures:
-                        if state is not None and item.read() is None:
-                            item.write(state)
-                        if was_cancelled:
-                            item.cancel()
                     lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
                     reason = " ".join(lines) or error
                     raise ValueError(f"Slurm refused {batch.name}: {reason}; launch again for the rest") from error

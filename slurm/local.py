@@ -30,10 +30,10 @@ from repro.storage.lease import EXIT_LOST, acquire, get_live_owner
 from repro.storage.paths import get_sweeps_folder, import_environment, run_folder
 from repro.storage.platform_info import NO_GPUS, count_usable_cores
 from repro.text import count_noun
+from slurm.job import JobState
 from slurm.profiles import Profile
 from slurm.ranks import THREADS, describe_rank
 from slurm.signals import EXIT_INTERRUPTED, Stop, handle_stop_signals
-from slurm.states import JobState
 from slurm.sweep import Task, make_submission
 
 GRACE_SECONDS = 90.0
@@ -42,7 +42,7 @@ SECONDS_TO_END = 30.0
 """Seconds that the processes of a run may take to end once one of them has failed."""
 POLL_SECONDS = 1.0
 """Seconds between checks of the disk for the progress of other queues."""
-CHILD_MODULE = "slurm.children"
+CHILD_MODULE = "slurm.job"
 """The module that each child process runs."""
 
 Progress = Callable[[str], None]
@@ -125,7 +125,7 @@ class LocalQueue:
                 self._work_off()
             except Stopped as stopped:
                 raise stopped.add_advice("launch again to resume") from stopped
-        counts = Counter(self.ended[task.name] for task in self.tasks if task.item.kind == "run")
+        counts = Counter(self.ended[task.name] for task in self.tasks if not task.item.is_stage)
         others = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome != "done")
         advice = f", {others}; `repro status` names the reasons, `launch` with --retry resumes them" if others else ""
         self.progress(f"{counts['done']} of {count_noun(counts.total(), 'run')} recorded{advice}")
@@ -171,7 +171,7 @@ class LocalQueue:
         if any(self.ended.get(need, "done") != "done" for need in task.needs):
             return self._end(task, "blocked", f"needs {', '.join(task.needs)}")
         waiting = [other for other in self.tasks if other.name not in self.ended]
-        if task.item.kind == "stage" and not any(task.name in other.needs for other in waiting):
+        if task.item.is_stage and not any(task.name in other.needs for other in waiting):
             return self._end(task, "unneeded")
         return False
 
@@ -217,7 +217,7 @@ class LocalQueue:
         where = JobState(state="running", log=str(log), script=str(job_file))
         job_file.write_text(json.dumps({"job": asdict(task.job), "where": asdict(where), "parent": os.getpid()}))
         device = f" on GPU {','.join(slot.gpus)}" if slot.gpus else ""
-        overrides = f" ({format_overrides(task.run)})" if task.item.kind == "run" else ""
+        overrides = f" ({format_overrides(task.run)})" if not task.item.is_stage else ""
         self.progress(f"{task.name}: started{device}{overrides}, threads: {slot.num_threads}, log {log}")
         num = task.job.num_processes
         with tempfile.TemporaryDirectory(prefix="repro-ranks-") as private_folder, log.open("ab") as output:

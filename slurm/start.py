@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +16,16 @@ from repro.storage.lease import acquire_when_free, get_live_owner
 from repro.storage.paths import get_sweeps_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import count_noun
-from slurm.batches import Batch, order_batches
+from slurm.job import get_run_item
 from slurm.local import LocalQueue
 from slurm.profiles import Profile
 from slurm.scheduler import cancel as scancel
 from slurm.scheduler import get_max_array_size
-from slurm.states import get_run_item
 from slurm.status import RunStatus, Snapshot
 from slurm.sweep import Task, add_run_dependencies, build_tasks, check_code
 
 if TYPE_CHECKING:
-    from slurm.launch import Launch
+    from slurm.launch import Batch, Launch
 
 Progress = Callable[[str], None]
 LEFT_OUT = "left out"
@@ -44,11 +42,14 @@ def start(
     encoders are missing, batches or clusters exceed the corpus, the code is uncommitted, or Slurm refuses.
     """
     check_code(runs)
-    with hold_launch_lock(progress):
+    # Only one launcher at a time checks and submits.
+    with acquire_when_free(
+        get_sweeps_folder() / ".launching", lambda owner: progress(f"waiting for another launcher: {owner}")
+    ):
         # Read under the lock, so that jobs which another launcher has just submitted are seen.
         snapshot = Snapshot()
         tasks, skipped = _select_tasks(runs, profile, snapshot, retry=retry, progress=progress)
-        to_start = [task.run for task in tasks if task.item.kind == "run"]
+        to_start = [task.run for task in tasks if not task.item.is_stage]
         check_available(to_start)
         check_encoders(to_start)
         outcomes = dict.fromkeys(skipped, LEFT_OUT)
@@ -83,7 +84,7 @@ def _prepare_slurm(
 ) -> tuple[Launch, list[Batch]]:
     """Return the launch and its batches: all jobs except stages that are in the queue already."""
     # Imported late, because submitit is slow.
-    from slurm.launch import Launch
+    from slurm.launch import Launch, order_batches
 
     size = get_max_array_size()
     if size is None:
@@ -92,7 +93,7 @@ def _prepare_slurm(
     new_tasks = [
         task
         for task in tasks
-        if task.item.kind == "run" or not live_jobs.keys() & {task.name, find_parent_stage(task.name)}
+        if not task.item.is_stage or not live_jobs.keys() & {task.name, find_parent_stage(task.name)}
     ]
     batches = order_batches(
         add_run_dependencies(new_tasks), max_array_size=size, num_at_once=profile.num_at_once or size
@@ -100,25 +101,17 @@ def _prepare_slurm(
     return Launch(profile, sweep, job_ids=live_jobs), batches
 
 
-@contextmanager
-def hold_launch_lock(progress: Progress) -> Iterator[None]:
-    """Let only one launcher at a time check and submit."""
-    folder = get_sweeps_folder() / ".launching"
-    with acquire_when_free(folder, lambda owner: progress(f"waiting for another launcher: {owner}")):
-        yield
-
-
 def _select_tasks(
     runs: Sequence[Run], profile: Profile, snapshot: Snapshot, *, retry: bool, progress: Progress
 ) -> tuple[list[Task], list[str]]:
     """Return the jobs to start and the names of skipped runs, after logging the reason for each."""
     statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
-    missing = [run for run, status in statuses.items() if status.may_launch(retry=retry)]
+    startable = ("missing", "failed") if retry else ("missing",)
+    chosen = [run for run, status in statuses.items() if status.state in startable]
     # A launch never overwrites an unreadable record.
     skipped = {
         status.id: f"run {status.id}: {status.reason}" for status in statuses.values() if status.state == "unreadable"
     }
-    chosen = [run for run in missing if run_id(run) not in skipped]
     if profile.on == "slurm" and not retry:
         # A local queue ends such runs itself.
         blocked = _find_blocked(build_tasks(chosen, profile), snapshot)
@@ -140,13 +133,13 @@ def _find_blocked(tasks: Sequence[Task], snapshot: Snapshot) -> dict[str, str]:
     reasons: dict[str, str] = {}
     # Every task comes after the stages that it needs.
     for task in tasks:
-        last = task.item.read() if task.item.kind == "stage" and task.name not in live_jobs else None
+        last = task.item.read() if task.item.is_stage and task.name not in live_jobs else None
         failed_need = next((need for need in task.needs if need in reasons), None)
         if last is not None and last.state == "failed":
             reasons[task.name] = f"stage {task.name} failed: {last.reason}"
         elif failed_need is not None:
             reasons[task.name] = reasons[failed_need]
-    return {task.name: reasons[task.name] for task in tasks if task.item.kind == "run" and task.name in reasons}
+    return {task.name: reasons[task.name] for task in tasks if not task.item.is_stage and task.name in reasons}
 
 
 def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:

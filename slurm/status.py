@@ -1,4 +1,4 @@
-"""Determine the status of each run and its reason from the disk, and from the scheduler if it responds."""
+"""Determine the status of each run and its reason from the disk, and from the scheduler if it responds. Show them as a table."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+from rich.text import Text
+
 from repro.planning.cost import list_training_phases
 from repro.records.store import has_record, read_record
+from repro.report.formats import make_console
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, get_last_owner, get_live_owner
 from repro.storage.paths import (
-    get_building_folder,
     get_local_records,
     get_published_records,
     get_stage_folder,
@@ -26,9 +29,10 @@ from repro.storage.paths import (
 )
 from repro.storage.shards import find_parent_stage
 from repro.storage.stages import STAGE_FILE
+from repro.text import format_seconds, make_printable
 from repro.train.checkpoint import METRICS_FILE
+from slurm.job import JobState, WorkItem, get_run_item
 from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
-from slurm.states import JobState, WorkItem, get_run_item
 from slurm.sweep import Submission, read_submissions
 
 TAIL_BYTES = 2**15
@@ -37,6 +41,9 @@ STATES = ("recorded", "running", "queued", "failed", "unreadable", "missing")
 LOSSES = ("set_apart_loss", "loss")
 """Names in a log line: the loss on pairs that are set apart, which not every line has, and that of the step."""
 SCORE = "/mean/ndcg_at_10"
+COLUMNS = ("run", "what", "state", "steps", "score", "left", "reason")
+NUM_FIXED_COLUMNS = 3
+COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable": "red"}
 
 
 @dataclass(frozen=True)
@@ -66,12 +73,6 @@ class RunStatus:
     num_interruptions: int = 0
     progress: TrainingProgress | None = None
     score: float | None = None  # mean NDCG@10 of a recorded run
-
-    def may_launch(self, *, retry: bool) -> bool:
-        """Return whether a launch may start the run."""
-        if self.state == "failed":
-            return retry
-        return self.state == "missing"
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Snapshot:
         elif live_on != "slurm":
             # Another process may have built a stage after its job failed. The first stage that is missing counts.
             for stage in [name for name in reversed(self.list_dependencies(item.name)) if not _is_built(name)]:
-                failure = find_item(stage).read()
+                failure = WorkItem(stage).read()
                 if failure is not None and failure.state == "failed":
                     reason = f"stage {stage} failed: {failure.reason}; {failure.log}"
                     return RunStatus(item.name, "failed", reason, **(place | {"live_on": ""}))
@@ -194,11 +195,11 @@ class Snapshot:
     def _describe_stage(self, name: str) -> str:
         shards = self._list_shards(name)
         unbuilt = [shard for shard in shards if not _is_built(shard)]
-        last = find_item(name).read()
+        last = WorkItem(name).read()
         if unbuilt:
             details = "; ".join(f"{shard.rpartition('/')[2]} {self._describe_stage(shard)}" for shard in unbuilt[:3])
             return f"{len(shards) - len(unbuilt)} of {len(shards)} shards built; {details}"
-        if owner := get_live_owner(find_item(name).lease_folder):
+        if owner := get_live_owner(WorkItem(name).lease_folder):
             return f"being built by {owner}"
         if last is not None and last.state == "failed":
             return f"failed: {last.reason}; log {last.log}"
@@ -207,13 +208,6 @@ class Snapshot:
 
 def _is_built(name: str) -> bool:
     return (get_stage_folder() / name / STAGE_FILE).is_file()
-
-
-def find_item(name: str) -> WorkItem:
-    """Return the work item of a stage by kind/key, or of a run by its id."""
-    if "/" in name:
-        return WorkItem("stage", name, get_building_folder(get_stage_folder() / name))
-    return WorkItem("run", name, run_folder(name))
 
 
 def read_progress(run: Run) -> TrainingProgress | None:
@@ -280,3 +274,46 @@ def read_tail(path: Path) -> list[str]:
         # The first line is incomplete unless the file was read from its beginning.
         return lines[1:] if start else lines
     return []
+
+
+def show_status(runs: Sequence[Run]) -> None:
+    """Print the status of the runs and of their unbuilt stages."""
+    snapshot = Snapshot()
+    statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
+    stages = snapshot.list_unbuilt_stages(statuses.values())
+    notes = [f"stage {name}: {description}" for name, description in stages.items()]
+    if num_untouched := sum(map(_is_untouched, statuses.values())):
+        notes.append(f"{num_untouched} never launched: `repro plan` lists them")
+    make_console().print(make_status_table(statuses, notes))
+
+
+def make_status_table(statuses: Mapping[Run, RunStatus], notes: Sequence[str] = ()) -> Table:
+    """Return the table: one row per launched run. Empty columns are dropped to make room for descriptions.
+
+    Hundreds of runs that were never launched would hide the others, so they are only counted in the notes.
+    """
+    rows = [_format_row(run, status) for run, status in statuses.items() if not _is_untouched(status)]
+    columns = [index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(row[index] for row in rows)]
+    title = format_state_counts(statuses.values())
+    table = Table(box=None, title=title, caption=Text(make_printable("\n".join(notes))) if notes else None)
+    for index in columns:
+        table.add_column(COLUMNS[index], justify="right" if COLUMNS[index] in ("steps", "score", "left") else "left")
+    for row in rows:
+        table.add_row(*(Text(row[index], style=COLOURS.get(row[index], "")) for index in columns))
+    return table
+
+
+def _is_untouched(status: RunStatus) -> bool:
+    return status.state == "missing" and status.reason == NEVER_LAUNCHED
+
+
+def _format_row(run: Run, status: RunStatus) -> tuple[str, ...]:
+    """Return the cells of a run. The score is NDCG@10 in points once it is recorded, and a loss while it trains."""
+    steps, left = "", ""
+    score = "" if status.score is None else f"{100 * status.score:.1f}"
+    if progress := status.progress:
+        steps = f"{progress.step}/{progress.num_steps}" if progress.num_steps else str(progress.step)
+        score = "" if progress.loss is None else f"loss {progress.loss:.3f}"
+        left = format_seconds(progress.seconds_left)
+    reason = make_printable(status.reason)
+    return status.id, format_overrides(run), status.state, steps, score, left, reason

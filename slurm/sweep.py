@@ -11,22 +11,22 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
 from repro.planning.cost import list_missing_trainings
 from repro.records.provenance import compute_source_digest, get_code_identity
-from repro.spec import Run, run_from_fields
+from repro.spec import Run, get_first_phase, run_from_fields
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.files import json_object, write_json
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from repro.train.performance import explain_indivisible
-from slurm.job import Job
+from slurm.job import Job, WorkItem
 from slurm.profiles import Profile, count_shards
-from slurm.states import WorkItem, get_run_item, get_stage_item
 
 CAREFUL_SCALES = ("small", "large")
 """Scales at which a run only executes with committed code that has not changed since its launch."""
@@ -37,10 +37,14 @@ class Task:
     """One job of a sweep, with the stages it needs and the runs that must end first, whatever their outcome."""
 
     job: Job
-    item: WorkItem
     needs: tuple[str, ...]
     # On Slurm: the runs that execute a training run it shares.
     after: tuple[str, ...] = ()
+
+    @cached_property
+    def item(self) -> WorkItem:
+        """The work item of its job."""
+        return self.job.item
 
     @property
     def name(self) -> str:
@@ -54,7 +58,7 @@ class Task:
 
     def list_missing_trainings(self) -> tuple[str, ...]:
         """Return the training runs that it would execute. A stage has none."""
-        return list_missing_trainings(self.run) if self.item.kind == "run" else ()
+        return list_missing_trainings(self.run) if not self.item.is_stage else ()
 
 
 def check_code(runs: Iterable[Run]) -> None:
@@ -82,9 +86,10 @@ def build_tasks(runs: Sequence[Run], profile: Profile) -> list[Task]:
     missing = {run: [stage for stage in pipeline_stages.list_stages(run) if not stage.is_built] for run in runs}
     num_shards: dict[str, int] = {}
     for run, stages in missing.items():
-        # Stages of a first phase count its pairs. A corpus counts those of the run that selects the most.
-        for stage, phase in pipeline_stages.stages_by_phase(run, stages):
-            num_shards[stage.title] = max(num_shards.get(stage.title, 1), count_shards(phase, profile))
+        # Stages are shared, so the run or first phase with the most pairs counts.
+        phases = (phase for phase in (run, get_first_phase(run)) if phase)
+        num = max(count_shards(phase, profile) for phase in phases)
+        num_shards |= {stage.title: max(num_shards.get(stage.title, 1), num) for stage in stages}
     stage_tasks: dict[str, Task] = {}
     tasks = []
     for run, stages in missing.items():
@@ -92,7 +97,7 @@ def build_tasks(runs: Sequence[Run], profile: Profile) -> list[Task]:
         for stage in stages:
             if stage.title not in stage_tasks:
                 stage_tasks |= {task.name: task for task in _build_stage_tasks(stage, job, num_shards[stage.title])}
-        tasks.append(Task(job, get_run_item(run), tuple(stage.title for stage in stages)))
+        tasks.append(Task(job, tuple(stage.title for stage in stages)))
     return [*stage_tasks.values(), *tasks]
 
 
@@ -120,9 +125,9 @@ def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task
     single_job = replace(job, num_processes=1)
     for shard in shards:
         if not shard.is_built:
-            yield Task(replace(single_job, stage=shard.title), get_stage_item(shard), needs)
+            yield Task(replace(single_job, stage=shard.title), needs)
     merging_job = replace(single_job, stage=stage.title, num_shards=max(1, len(shards)))
-    yield Task(merging_job, get_stage_item(stage), (*needs, *_list_unbuilt(shards)))
+    yield Task(merging_job, (*needs, *_list_unbuilt(shards)))
 
 
 def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:
@@ -184,6 +189,6 @@ def read_run(submission: Submission, name: str) -> Run | None:
 def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **metadata: Any) -> Submission:
     """Return the submission that records where these tasks went."""
     # All fields of 41,000 runs would exceed the size that `read_json` accepts.
-    runs = {task.name: difference(task.run) for task in tasks if task.item.kind == "run"}
+    runs = {task.name: difference(task.run) for task in tasks if not task.item.is_stage}
     needs = {task.name: task.needs for task in tasks if task.needs}
     return Submission(jobs=jobs, runs=runs, needs=needs, **metadata)

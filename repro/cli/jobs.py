@@ -75,8 +75,7 @@ def status(
 
     A run is recorded, running, queued, failed, unreadable or missing.
     """
-    from slurm.status import get_statuses
-    from slurm.tables import show_status
+    from slurm.status import get_statuses, show_status
 
     runs = resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds)
     if as_json:

@@ -13,7 +13,7 @@ from repro.evaluate.mteb.task import retrieval_task
 from repro.records.lookup import read_runs
 from repro.storage.lease import has_succeeded
 from repro.storage.paths import CHECKOUT
-from slurm.states import get_run_item
+from slurm.job import get_run_item
 from tests.data.files import make_repairs, write_rows
 from tests.interop.checkpoints import write_usable_checkpoint
 from tests.interop.small import make_things

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from repro.spec import Run, run_from_fields
+from slurm.job import JobState, get_run_item
 from slurm.profiles import Profile
 from slurm.scheduler import fetch_queue
 from slurm.start import start
-from slurm.states import JobState, get_run_item
 from slurm.status import explain_run, get_statuses
 from slurm.sweep import read_submissions
 from tests.slurm.stand_in import read_trace

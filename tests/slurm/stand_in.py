@@ -32,7 +32,7 @@ from repro.spec.identity import run_id
 from repro.stopping import Interrupted, delay_stops, is_asked_to_stop
 from repro.storage.paths import get_home, get_local_records, run_folder
 from repro.storage.stages import Part, Sharding, Stage
-from slurm import children
+from slurm import job
 
 
 def set_flag(name: str) -> None:
@@ -161,4 +161,4 @@ if __name__ == "__main__":
     if "STAND_IN_EXECUTE" in os.environ:
         module, _, name = os.environ["STAND_IN_EXECUTE"].partition(":")
         sys.modules["repro.execute"] = make_execute_module(getattr(import_module(module), name))
-    sys.exit(children.main())
+    sys.exit(job.main())

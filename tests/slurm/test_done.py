@@ -18,7 +18,7 @@ from repro.spec import Run, base, grid
 from repro.spec.identity import run_id
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import read_metrics
-from slurm.states import get_run_item
+from slurm.job import get_run_item
 from slurm.status import RunStatus, get_statuses
 from tests.commands import ignore, run_command
 from tests.leases import find_owner
@@ -86,7 +86,7 @@ def test_disturbed_sweep_gives_same_records(tmp_path: Path, monkeypatch: pytest.
     while any(status.state != "recorded" for status in statuses_now):
         assert time.monotonic() < deadline, statuses_now
         idle = all(launcher.poll() is not None for launcher in launchers)
-        if idle and any(status.may_launch(retry=False) for status in statuses_now):
+        if idle and any(status.state == "missing" for status in statuses_now):
             run_command(*words)
         victim = find_victim(statuses_now, len(actions)) if actions else None
         if victim and disturb(victim, actions[-1]):

@@ -17,13 +17,12 @@ from repro.records.store import read_records
 from repro.spec import Run, base, grid
 from repro.spec.identity import difference, run_id
 from repro.storage.paths import CHECKOUT, get_local_records
-from slurm.batches import order_batches
-from slurm.job import Job
+from slurm.job import Job, JobState, get_run_item
+from slurm.launch import order_batches
 from slurm.profiles import Profile
 from slurm.scheduler import Queued, fetch_queue
 from slurm.signals import Stop
 from slurm.start import cancel, scripts
-from slurm.states import JobState, get_run_item
 from slurm.status import get_statuses
 from slurm.sweep import add_run_dependencies, build_tasks, read_submissions
 from tests.leases import find_owner, take_lease
@@ -187,7 +186,7 @@ def test_runs_wait_for_missing_phase(fake_slurm: Path) -> None:
     same_training = replace(longer, context_seed=1)
     tasks = add_run_dependencies(build_tasks((phased, longer, same_training), PROFILE))
     names = [run_id(run) for run in (phased, longer, same_training)]
-    assert [task.after for task in tasks if task.item.kind == "run"] == [(), (names[0],), (names[1], names[0])]
+    assert [task.after for task in tasks if not task.item.is_stage] == [(), (names[0],), (names[1], names[0])]
     batches = order_batches(tasks, max_array_size=3, num_at_once=2)
     assert [[task.name for task in batch.tasks] for batch in batches if not batch.is_stage] == [
         [name] for name in names

@@ -22,12 +22,11 @@ from repro.spec.identity import get_training_id, run_id
 from repro.stopping import Interrupted, Stopped
 from repro.storage.paths import CHECKOUT, get_local_records, run_folder
 from repro.train.checkpoint import CHECKPOINT_FILE
-from slurm.job import Job
+from slurm.job import Job, JobState, get_run_item
 from slurm.local import make_slots
 from slurm.profiles import Profile
 from slurm.signals import Stop
 from slurm.start import cancel
-from slurm.states import JobState, get_run_item
 from slurm.status import get_statuses
 from slurm.sweep import read_submissions
 from tests.leases import find_owner, take_lease

@@ -10,10 +10,10 @@ import pytest
 from repro.spec import Run, base
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
-from slurm.batches import order_batches
+from slurm.job import WorkItem
+from slurm.launch import order_batches
 from slurm.profiles import Profile, count_shards, load_profile
 from slurm.prune import list_leftovers
-from slurm.states import get_stage_item
 from slurm.status import Snapshot, explain_run, get_statuses
 from slurm.sweep import build_tasks, read_submissions
 from tests.leases import find_owner
@@ -96,7 +96,7 @@ def test_killed_shard_is_done_again() -> None:
     wait_until(lambda: [shard.is_built for shard in shards] == [True, False, True] and "shard 2 of 3" in read_trace())
     description = Snapshot().list_unbuilt_stages(get_statuses([RUN]))[get_cluster_stage().title]
     assert description.startswith("2 of 3 shards built; 2-of-3 being built")
-    os.kill(find_owner(get_stage_item(shards[1]).lease_folder).pid, signal.SIGKILL)
+    os.kill(find_owner(WorkItem(shards[1].title).lease_folder).pid, signal.SIGKILL)
     wait_until(lambda: not get_statuses([RUN])[0].live_on)
     assert [shard.is_built for shard in shards] == [True, False, True]
     clear_flag("hold-2")

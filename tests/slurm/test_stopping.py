@@ -17,9 +17,8 @@ from repro.spec import Run, base
 from repro.stopping import Stopped, delay_stops
 from repro.storage.paths import CHECKOUT, get_local_records, get_stage_folder
 from repro.storage.stages import atomic_folder
-from slurm.job import Job
+from slurm.job import Job, JobState
 from slurm.signals import Stop, handle_stop_signals
-from slurm.states import JobState
 from tests.commands import get_exit_code
 from tests.slurm.launching import get_states, read_state, write_runs
 from tests.slurm.stand_in import read_trace

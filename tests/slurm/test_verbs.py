@@ -20,13 +20,12 @@ from repro.planning.cost import has_ended, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_local_records, get_writer_lease, run_folder
-from slurm.job import Job, run_here
+from slurm.job import Job, JobState, get_run_item, run_here
 from slurm.profiles import Profile
 from slurm.prune import list_leftovers
 from slurm.scheduler import Queued
 from slurm.signals import Stop
 from slurm.start import cancel
-from slurm.states import JobState, get_run_item
 from slurm.status import read_progress
 from slurm.sweep import Submission
 from tests.leases import take_lease
