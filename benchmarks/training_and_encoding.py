@@ -45,7 +45,7 @@ from repro.data.prompts import with_prompt
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.model.backbone import Backbone
 from repro.model.biencoder import Biencoder
-from repro.model.linear import has_onednn
+from repro.model.packed import has_onednn
 from repro.model.start import build_model
 from repro.model.texts import Texts, make_texts
 from repro.spec import Run

@@ -20,7 +20,7 @@ Shapes: N pairs, D embedding dimensions, P = 2n points of width W = 2D, K cluste
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ import numpy as np
 from repro.seeds import derive, make_rng
 from repro.storage.arrays import group_rows_by_code, iter_blocks, load_array, take_rows
 from repro.storage.files import atomic_file
-from repro.storage.stages import Part
+from repro.storage.stages import WHOLE, Part
 
 if TYPE_CHECKING:
     import faiss
@@ -47,6 +47,9 @@ NUM_PROJECTED_QUERIES = 100_000
 ITERATIONS_PER_CALL = 10
 ROWS_PER_SEARCH = 65_536
 LARGE_DOMAIN = 100_000
+
+Result = tuple[np.ndarray, np.ndarray]
+"""Centroids of a domain, (K, W), and the cluster of each of its pairs, int32 (n,)."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +132,9 @@ def cluster_pairs(
     Raises:
         ValueError: `cluster_size` exceeds the size of every domain.
     """
-    vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
     settings = _Settings(cluster_size, seed, num_dimensions, progress_folder)
-    domains, rows_of_domain = group_rows_by_code(domain_codes_N)
-    _check_cluster_size(cluster_size, np.array([len(rows) for rows in rows_of_domain]))
-    return _join(
-        len(domain_codes_N), domains, rows_of_domain, _cluster_domains(vectors, domains, rows_of_domain, settings)
-    )
+    vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
+    return _join(domain_codes_N, _cluster_domains(vectors, domain_codes_N, WHOLE, settings))
 
 
 def cluster_part(
@@ -150,27 +149,20 @@ def cluster_part(
 
     The settings are those of `cluster_pairs`.
     """
-    domains, rows_of_domain = group_rows_by_code(domain_codes_N)
-    counts = np.array([len(rows) for rows in rows_of_domain])
-    _check_cluster_size(settings["cluster_size"], counts)
     vectors = _Vectors(query_embeddings_ND, document_embeddings_ND)
-    chosen = _choose_domains(counts, part)
-    rows_of_chosen = [rows_of_domain[index] for index in chosen]
-    results = _cluster_domains(vectors, domains[chosen], rows_of_chosen, _Settings(**settings))
-    for domain, (centroids_KW, nearest_n) in zip(domains[chosen].tolist(), results, strict=True):
+    results = _cluster_domains(vectors, domain_codes_N, part, _Settings(**settings))
+    for domain, (centroids_KW, nearest_n) in results.items():
         np.save(folder / f"centroids-{domain}.npy", centroids_KW)
         np.save(folder / f"nearest-{domain}.npy", nearest_n)
 
 
 def join_clusters(parts: Sequence[Path], domain_codes_N: np.ndarray) -> Clusters:
     """Return the clusters of all parts, which are those of `cluster_pairs` for all domains."""
-    domains, rows_of_domain = group_rows_by_code(domain_codes_N)
-    paths = {path.name: path for part in parts for path in part.glob("*.npy")}
-    results = [
-        tuple(np.load(paths[f"{name}-{domain}.npy"], mmap_mode="r") for name in ("centroids", "nearest"))
-        for domain in domains.tolist()
-    ]
-    return _join(len(domain_codes_N), domains, rows_of_domain, results)
+    results = {}
+    for centroids in (path for part in parts for path in part.glob("centroids-*.npy")):
+        nearest = centroids.with_name(centroids.name.replace("centroids", "nearest"))
+        results[int(centroids.stem.partition("-")[2])] = np.load(centroids, mmap_mode="r"), np.load(nearest)
+    return _join(domain_codes_N, results)
 
 
 def _choose_domains(counts: np.ndarray, part: Part) -> list[int]:
@@ -186,19 +178,16 @@ def _choose_domains(counts: np.ndarray, part: Part) -> list[int]:
     return chosen
 
 
-def _join(
-    num_pairs: int,
-    domains: np.ndarray,
-    rows_of_domain: Sequence[np.ndarray],
-    results: Sequence[tuple[np.ndarray, ...]],
-) -> Clusters:
+def _join(domain_codes_N: np.ndarray, results: Mapping[int, Result]) -> Clusters:
     """Join the centroids and assignments of all domains. Clusters are numbered per domain, and then over all domains."""
-    assignment_N = np.empty(num_pairs, dtype=np.int32)
-    num_clusters = np.array([len(centroids_KW) for centroids_KW, _ in results])
+    domains, rows_of_domain = group_rows_by_code(domain_codes_N)
+    assignment_N = np.empty(len(domain_codes_N), dtype=np.int32)
+    ordered = [results[domain] for domain in domains.tolist()]
+    num_clusters = np.array([len(centroids_KW) for centroids_KW, _ in ordered])
     firsts = np.cumsum(num_clusters) - num_clusters
-    for rows, (_, nearest_n), first in zip(rows_of_domain, results, firsts, strict=True):
+    for rows, (_, nearest_n), first in zip(rows_of_domain, ordered, firsts, strict=True):
         assignment_N[rows] = nearest_n + first
-    centroids_KW = np.concatenate([centroids_KW for centroids_KW, _ in results])
+    centroids_KW = np.concatenate([centroids_KW for centroids_KW, _ in ordered])
     return Clusters(assignment_N, centroids_KW, np.repeat(domains, num_clusters).astype(np.int32))
 
 
@@ -255,15 +244,10 @@ class _Vectors:
         return points_PW
 
 
-def _check_cluster_size(cluster_size: int, counts: np.ndarray) -> None:
-    if cluster_size > counts.max():
-        raise ValueError(f"cluster_size is {cluster_size}, and the largest domain has {counts.max()} pairs")
-
-
 def _cluster_domains(
-    vectors: _Vectors, domains: np.ndarray, rows_of_domain: Sequence[np.ndarray], settings: _Settings
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the centroids and assignment of each domain. Each has its own seed, so they run in any order.
+    vectors: _Vectors, domain_codes_N: np.ndarray, part: Part, settings: _Settings
+) -> dict[int, Result]:
+    """Return the centroids and assignment of each domain of a part. Each has its own seed, so they run in any order.
 
     Small domains run in parallel with one thread each. Large domains run one after another, with all threads or on the
     GPUs. More threads inside a small domain would cost more than they save, most of all on a busy machine. On a GPU,
@@ -271,7 +255,12 @@ def _cluster_domains(
     """
     import faiss
 
-    def cluster(index: int) -> tuple[np.ndarray, np.ndarray]:
+    domains, rows_of_domain = group_rows_by_code(domain_codes_N)
+    counts = np.array([len(rows) for rows in rows_of_domain])
+    if settings.cluster_size > counts.max():
+        raise ValueError(f"cluster_size is {settings.cluster_size}, and the largest domain has {counts.max()} pairs")
+
+    def cluster(index: int) -> Result:
         code, rows_n = int(domains[index]), rows_of_domain[index]
         domain_seed = derive(settings.seed, "clusters", code)
         domain_vectors = vectors.project(rows_n, settings.num_dimensions, domain_seed)
@@ -281,19 +270,17 @@ def _cluster_domains(
         on_gpus = is_large and _has_gpus()
         return _cluster_domain(domain_vectors, rows_n, settings.cluster_size, domain_seed, on_gpus, progress)
 
-    results: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    is_large = np.array([len(rows) >= LARGE_DOMAIN for rows in rows_of_domain], dtype=bool)
+    chosen = _choose_domains(counts, part)
+    small = [index for index in chosen if counts[index] < LARGE_DOMAIN]
+    large = [index for index in chosen if counts[index] >= LARGE_DOMAIN]
     with ThreadPoolExecutor(faiss.omp_get_max_threads(), initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
-        small = np.flatnonzero(~is_large).tolist()
-        results |= zip(small, pool.map(cluster, small), strict=True)
+        results = dict(zip(domains[small].tolist(), pool.map(cluster, small), strict=True))
     # FAISS allocates its own GPU memory, so the blocks that torch has cached must be released first.
-    if is_large.any() and _has_gpus():
+    if large and _has_gpus():
         import torch
 
         torch.cuda.empty_cache()
-    for index in np.flatnonzero(is_large).tolist():
-        results[index] = cluster(index)
-    return [results[index] for index in range(len(rows_of_domain))]
+    return results | {int(domains[index]): cluster(index) for index in large}
 
 
 def _cluster_domain(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.batches.sampler import BatchSampler, DroppedPairs, SamplerState
+from repro.batches.sampler import BatchSampler, DroppedPairs
 from repro.seeds import derive, make_rng
 from repro.storage.arrays import group_rows_by_code
 
@@ -53,7 +53,10 @@ class MixedSampler:
         """
         codes, self._rows = group_rows_by_code(codes_N)
         counts_S = np.array([len(rows) for rows in self._rows])
-        _check_sizes(codes, counts_S, batch_size, names)
+        if num_small := np.count_nonzero(counts_S < batch_size):
+            smallest = int(np.argmin(counts_S))
+            name = names[codes[smallest]] if names else codes[smallest]
+            raise ValueError(f"batch_size={batch_size}: {num_small} of {len(codes)} domains are smaller, as {name!r}")
         self.shares_S = compute_mixing_shares(counts_S, alpha)
         self.batch_size, self.seed = batch_size, seed
         self._sources = [
@@ -88,10 +91,6 @@ class MixedSampler:
         batch_B: np.ndarray = self._rows[source][self._sources[source].at(source_step)].astype(np.int64)
         return batch_B
 
-    def state_at(self, step: int) -> SamplerState:
-        """Return the sampler state after `step` batches, for the checkpoint."""
-        return SamplerState(self.seed, *divmod(step, len(self)))
-
     def _draw(self, step: int) -> tuple[int, int]:
         """Return the source of a step and the number of earlier batches of that source."""
         block, offset = divmod(step, DRAWS_PER_BLOCK)
@@ -106,11 +105,3 @@ class MixedSampler:
         """Return the source of each step of a block."""
         generator = make_rng(self.seed, "mixing", block)
         return generator.choice(len(self._rows), DRAWS_PER_BLOCK, p=self.shares_S)
-
-
-def _check_sizes(codes: np.ndarray, counts_S: np.ndarray, batch_size: int, names: Sequence[str]) -> None:
-    small = np.flatnonzero(counts_S < batch_size)
-    if len(small):
-        smallest = int(np.argmin(counts_S))
-        name = names[codes[smallest]] if names else codes[smallest]
-        raise ValueError(f"batch_size={batch_size}: {len(small)} of {len(codes)} domains are smaller, as {name!r}")

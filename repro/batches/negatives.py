@@ -70,7 +70,10 @@ def mine_negatives(
                 near_RM = as_near(scores_RM, queries_RD[:, None], positives_RD[:, None])
             excluded_RM = known.find_in_batch(rows, keys_N[pool_M]) if known else np.zeros(scores_RM.shape, bool)
             excluded_RM[np.arange(len(rows)), own_column_M[part]] = True
-            _check_enough(excluded_RM, num_hard_negatives)
+            num_available = len(pool_M) - int(np.count_nonzero(excluded_RM, axis=1).max(initial=0))
+            if num_available < num_hard_negatives:
+                found = f"a query has {num_available} documents to choose from"
+                raise ValueError(f"num_hard_negatives={num_hard_negatives}: {found}")
             negatives_NH[rows] = pool_M[_choose_nearest(scores_RM, excluded_RM, near_RM, num_hard_negatives, seed)]
     return negatives_NH
 
@@ -88,12 +91,6 @@ def as_near(scores: np.ndarray, query_D: np.ndarray, positive_D: np.ndarray) -> 
         scale = np.exp2(np.round(np.log2(lengths.astype(np.float64)))).astype(np.float32)
     near: np.ndarray = scores >= positive - np.float32(ROUNDING) * scale
     return near
-
-
-def _check_enough(excluded_RM: np.ndarray, num_negatives: int) -> None:
-    num_available = excluded_RM.shape[1] - int(np.count_nonzero(excluded_RM, axis=1).max(initial=0))
-    if num_available < num_negatives:
-        raise ValueError(f"num_hard_negatives={num_negatives}: a query has {num_available} documents to choose from")
 
 
 def _choose_nearest(

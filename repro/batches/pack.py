@@ -79,7 +79,7 @@ def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None =
     A large result is stored in an unnamed temporary file in `folder`.
     """
     num_rows = len(domain_codes_N)
-    shuffled_N = np.arange(num_rows, dtype=_choose_row_type(num_rows))
+    shuffled_N = np.arange(num_rows, dtype=np.int32 if num_rows < 2**31 else np.int64)
     make_rng(seed, "rows inside domains").shuffle(shuffled_N)
     rows_N = allocate_array((num_rows,), shuffled_N.dtype.str, folder)
     codes, domain_N = _renumber_codes(domain_codes_N)
@@ -127,10 +127,6 @@ def pack_epoch(
         release_pages(rows_EB, domains.rows_N)
         start = stop
     return Epoch(rows_EB, rng.permutation(num_batches))
-
-
-def _choose_row_type(num_rows: int) -> type[np.signedinteger]:
-    return np.int32 if num_rows < 2**31 else np.int64
 
 
 def shuffle_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,14 +23,6 @@ from repro.batches.pack import ROWS_PER_CHUNK, Epoch, group_by_domain, make_clus
 from repro.storage.arrays import iter_blocks, load_array, release_pages
 
 KINDS = ("random", "domain", "cluster")
-
-
-class SamplerState(NamedTuple):
-    """Position of the sampler, stored in the checkpoint."""
-
-    seed: int
-    epoch: int
-    step: int  # batches already used in this epoch
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,12 @@ class BatchSampler:
         self._folder = folder
         self._domains = group_by_domain(codes_N, seed, folder)
         self._counts = np.diff(self._domains.starts)
-        _check_batch_size(batch_size, self._counts)
+        largest = int(self._counts.max(initial=0))
+        if batch_size > largest:
+            num_domains = len(self._counts)
+            raise ValueError(
+                f"batch_size is {batch_size}, and the largest of {num_domains} domains has {largest} pairs"
+            )
         # No epoch is packed yet. Packing the first one here would cost time in processes that only need the length.
         self._epoch = -1
         self._packed = Epoch(np.empty((0, batch_size), np.int64), np.empty(0, np.int64))
@@ -113,10 +109,6 @@ class BatchSampler:
             folder=self._folder,
         )
 
-    def state_at(self, step: int) -> SamplerState:
-        """Return the sampler state after `step` batches, for the checkpoint."""
-        return SamplerState(self.seed, *divmod(step, len(self)))
-
     def save(self, folder: Path, num_epochs: int) -> None:
         """Write the batches of the first epochs, for `StoredSampler`."""
         np.save(folder / "counts.npy", self._counts)
@@ -155,9 +147,3 @@ def _choose_order(
             raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
     release_pages(clusters.assignment_N)
     return make_cluster_order(clusters, packing)
-
-
-def _check_batch_size(batch_size: int, counts: np.ndarray) -> None:
-    largest = int(counts.max(initial=0))
-    if batch_size > largest:
-        raise ValueError(f"batch_size is {batch_size}, and the largest of {len(counts)} domains has {largest} pairs")

@@ -3,9 +3,9 @@
 1. Texts are processed in blocks, and repeated texts are embedded once per block. If vectors depend
    on the batch, blocks go from the longest to the shortest texts of a window, so that little is padding. Windows follow
    the stored order, so that a large file is read once from start to end. Otherwise texts keep their order.
-2. Three kinds of encoders produce unit vectors. `minilm` is all-MiniLM-L6-v2 with mean pooling. `minilm-words` averages
+2. Four kinds of encoders produce unit vectors. `minilm` is all-MiniLM-L6-v2 with mean pooling. `minilm-words` averages
    MiniLM's word vectors and gives rare words more weight. It has no attention, is hundreds of times faster, and loses
-   about three points of NDCG@10. Any other name is a sentence-transformers model.
+   about three points of NDCG@10. The id of a run is its biencoder. Any other name is a sentence-transformers model.
 3. Vectors are written to a memory-mapped .npy file, which is renamed when it is complete. A shard consists of complete
    blocks of the whole, so joined shards are identical to the whole, byte for byte.
 
@@ -18,19 +18,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from repro.batches.sentence_encoder import GPU_TOKENS_PER_BATCH, SentenceEncoder
-from repro.batches.trained_encoder import TrainedEncoder
 from repro.data.pairs import TextColumn
 from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
 from repro.spec.identity import RUN_ID
 from repro.spec.start import get_encoder_folder
 from repro.storage.arrays import ArrayWriter, iter_blocks, load_array, map_to_fill, release_pages
 from repro.storage.files import atomic_file
+from repro.storage.paths import run_folder
 from repro.storage.stages import WHOLE, Part
 from repro.text import count_noun, shorten
 
@@ -286,6 +287,38 @@ class MiniLMWords:
         sums_ND = counts_NV @ self._weighted_VD
         # The lower bound keeps a zero vector at zero instead of NaN.
         return sums_ND / np.maximum(np.linalg.norm(sums_ND, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def get_trained_folder(run_id: str) -> Path:
+    """Return the folder with the weights of a run that serves as a filter."""
+    return run_folder(run_id) / "filter-model"
+
+
+class TrainedEncoder:
+    """Biencoder of a run, for a filter that was trained on the same text as the model (§5). It has no prompts.
+
+    `repro.execute` trains the run and saves its weights.
+    """
+
+    depends_on_batch = True
+    report: Callable[[int, int], None] = staticmethod(lambda num_done, num_texts: None)
+
+    def __init__(self, run_id: str) -> None:
+        from repro.model.biencoder import Biencoder
+
+        folder = get_trained_folder(run_id)
+        if not folder.is_dir():
+            raise ValueError(f"filter_model={run_id} is not trained here: `repro run {run_id}` trains it")
+        self._model = Biencoder.from_pretrained(folder)
+        self.num_dimensions = self._model.config.hidden_size
+        self.num_threads = 2 if self._model.device.type == "cuda" else 1
+
+    def embed(self, texts: Sequence[str], max_tokens: int) -> np.ndarray:
+        """Return unit vectors, float32 (N, D), of texts cut to `max_tokens`."""
+        config = self._model.config
+        self._model.config = replace(config, max_tokens=min(max_tokens, config.max_tokens))
+        self._model.report = self.report
+        return self._model.encode(list(texts))
 
 
 def _load_minilm() -> torch.nn.Module:

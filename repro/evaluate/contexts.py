@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
 from typing import Any
 
 from repro.data.beir import DOCUMENT, Retrieval, SuiteDataset, read_texts
@@ -45,10 +44,6 @@ def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed
     return Context([source.documents[row] for row in sample], provenance)
 
 
-MAX_SIZE_RATIO = 1.1
-"""Largest ratio of the sizes of two files that may hold the same documents, with other ids or titles."""
-
-
 MAX_SEARCHED_SHARE = 0.5
 """Largest share of searched documents among the documents of a wrong corpus."""
 
@@ -62,25 +57,19 @@ def are_mostly_searched(documents: Iterable[Any], searched: Iterable[Any]) -> bo
 def have_wrong_corpora(datasets: Sequence[SuiteDataset]) -> bool:
     """Return whether the datasets of a suite can be wrong corpora of each other.
 
-    A single dataset has no other one. Two datasets with the same documents, for example the held-out domains of an
-    imported corpus, are no wrong corpora of each other. Neither is a dataset one that is mostly searched itself.
+    A single dataset has no other one. A dataset that is mostly searched itself is no wrong corpus, for example if both
+    have the same documents, as the held-out domains of an imported corpus have.
     """
     if len(datasets) < 2:
         return False
     paths = {dataset.name: dataset.path / "corpus.jsonl" for dataset in datasets}
-    sizes = {name: path.stat().st_size for name, path in paths.items()}
 
     @cache
     def read_documents(name: str) -> frozenset[int]:
         # hashes, because the texts of a whole suite may not fit into memory
         return frozenset(map(hash, read_texts(paths[name], DOCUMENT).values()))
 
-    are_equal = any(
-        read_documents(first) == read_documents(second)
-        for first, second in combinations(paths, 2)
-        if max(sizes[first], sizes[second]) <= MAX_SIZE_RATIO * min(sizes[first], sizes[second])
-    )
-    return not are_equal and not any(
+    return not any(
         are_mostly_searched(read_documents(other), read_documents(name))
         for name, other in wrong_corpora(datasets).items()
     )

@@ -7,17 +7,16 @@ recall is the upper limit of any reranking of these candidates.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from repro.batches.fixed_encoder import FixedEncoder, get_surrogate
+from repro.batches.fixed_encoder import get_surrogate
 from repro.data.beir import Suite
 from repro.data.own.imported import find_imported
-from repro.evaluate.collections import Collection, apply_collection_rules, read_collections, search_collection
+from repro.evaluate.collections import apply_collection_rules, read_collections, search_collection
 from repro.evaluate.retrieval import ENGLISH, UNICODE, Hits, search_bm25, write_run
 from repro.spec import Run
 from repro.storage.paths import is_imported
@@ -53,24 +52,14 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     """Write the `rerank_depth` best documents per query, and their recall."""
     depth = run.rerank_depth
     assert depth is not None, "a Run that reranks has a depth"
-    if run.protocol == "rerank-bm25":
-        search: Callable[[Collection, int], Hits] = partial(
-            _search_with_bm25, {"tokenizer": get_run_tokenizer(run), "language": get_suite_language(run.suite)}
-        )
-    else:
-        search = partial(_search_with_encoder, get_surrogate(run))
-    recall = {}
+    encoder, recall = get_surrogate(run), {}
     for name, collection in read_collections(suite).items():
-        hits = search(collection, depth)
+        if run.protocol == "rerank-bm25":
+            options: dict[str, Any] = {"tokenizer": get_run_tokenizer(run), "language": get_suite_language(run.suite)}
+            hits, _ = search_bm25(collection.retrieval, depth + collection.num_extra_hits, **options)
+            hits = apply_collection_rules(hits, collection, depth)
+        else:
+            hits = search_collection(collection, *collection.embed(encoder), depth)
         write_run(folder / f"{name}{RUN_ENDING}", hits, tag=get_first_stage_name(run).replace(" ", "-"))
         recall[name] = compute_recall(hits, collection.retrieval.judgements)
     (folder / RECALL_FILE).write_text(json.dumps(recall, indent=1) + "\n", encoding="utf-8")
-
-
-def _search_with_bm25(options: Mapping[str, Any], collection: Collection, k: int) -> Hits:
-    hits, _ = search_bm25(collection.retrieval, k + collection.num_extra_hits, **options)
-    return apply_collection_rules(hits, collection, k)
-
-
-def _search_with_encoder(encoder: FixedEncoder, collection: Collection, k: int) -> Hits:
-    return search_collection(collection, *collection.embed(encoder), k)

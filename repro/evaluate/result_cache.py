@@ -21,7 +21,7 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
 from repro.storage.digests import hash_file, hash_json
-from repro.storage.memo import Memo
+from repro.storage.memo import read_memo, write_memo
 
 RECIPE = 4
 """Version of the search and its measures. Raise it if the same system would get other scores.
@@ -67,11 +67,11 @@ class ResultCache:
     def score(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], float]) -> float:
         """Return the number cached under a name and its inputs. Computes and stores it if it is missing."""
         key = hash_json({"recipe": RECIPE, "system": dict(self.system), **inputs})[:KEY_LENGTH]
-        memo = Memo(self.folder / f"{name}-{key}.json", key)
-        stored = memo.read()
+        path = self.folder / f"{name}-{key}.json"
+        stored = read_memo(path, key)
         if stored is None:
             stored = {"score": compute()}
-            memo.write(stored)
+            write_memo(path, key, stored)
         return float(stored["score"])
 
     def _get_digest(self, retrieval: Retrieval) -> str:
@@ -84,7 +84,7 @@ class ResultCache:
     def read(self, path: Path, run: Path) -> CachedResult | None:
         """Return a cached result. Returns None if there is none, or if its TREC run has changed."""
         # The file name contains the digest of everything that decides the result, so it serves as the key.
-        stored = Memo(path, path.stem).read() if run.is_file() else None
+        stored = read_memo(path, path.stem) if run.is_file() else None
         if stored is None or stored["run_sha256"] != hash_file(run):
             return None
         values = {name: np.array(values, dtype=np.float32) for name, values in stored["values"].items()}
@@ -98,7 +98,7 @@ class ResultCache:
             "run_sha256": hash_file(run),
             "ties": result.ties,
         }
-        Memo(path, path.stem).write(content)
+        write_memo(path, path.stem, content)
 
 
 def compute_content_digest(retrieval: Retrieval) -> str:

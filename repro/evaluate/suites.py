@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,8 +35,6 @@ from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, se
 
 if TYPE_CHECKING:
     import torch
-
-    from repro.model.encoding import TextEncoder
 
 TOP_K = 100
 OWN = "own"
@@ -326,11 +324,9 @@ class ModelSystem:
         retrieval = collection.retrieval
         provenance = self._set_context(collection, context)
         queries = self._encode(retrieval, retrieval.queries, "query", "queries")
-        documents = self._encode(retrieval, self._get_documents(retrieval), collection.document_role, "documents")
+        texts = [retrieval.documents[row] for row in self._list_rows(retrieval)]
+        documents = self._encode(retrieval, texts, collection.document_role, "documents")
         return queries, documents, provenance
-
-    def _get_documents(self, retrieval: Retrieval) -> list[str]:
-        return [retrieval.documents[row] for row in self._list_rows(retrieval)]
 
     def _set_context(self, collection: Collection, kind: str) -> dict[str, Any]:
         """Set the context of the encoder, if it has one, and return its provenance."""
@@ -342,19 +338,17 @@ class ModelSystem:
         return context.provenance
 
     def _encode(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> np.ndarray:
+        """Return the vectors of one side of a collection, which is tokenised once."""
         from repro.model.encoding import TextEncoder
 
         if not isinstance(self.encoder, TextEncoder):
             return self.encoder.encode(texts, role)
-        return self.encoder.encode_tokens(self._tokenize(retrieval, texts, role, side))
-
-    def _tokenize(self, retrieval: Retrieval, texts: Sequence[str], role: str, side: str) -> Any:
-        """Return the token ids of one side of a collection. Each side is tokenised once."""
         if self._tokens[0] != retrieval.name:
             self._tokens = (retrieval.name, {})
-        if side not in self._tokens[1]:
-            self._tokens[1][side] = cast("TextEncoder", self.encoder).tokenize(texts, role)
-        return self._tokens[1][side]
+        tokens = self._tokens[1]
+        if side not in tokens:
+            tokens[side] = self.encoder.tokenize(texts, role)
+        return self.encoder.encode_tokens(tokens[side])
 
 
 def _score_all(
@@ -367,17 +361,15 @@ def _score_all(
     """Return the evaluation, and the results by context and dataset, in that order."""
     results: dict[tuple[str, str], CachedResult] = {}
     for dataset in suite.datasets:
-        collection = collections[dataset.name]
-        cached = {kind: _read_cache(suite.name, collection, kind, system, outputs) for kind in contexts}
-        missing = [kind for kind in contexts if cached[kind] is None]
-        scores, ties = {}, {}
+        scores, ties, was_cached = {}, {}, True
         for kind in contexts:
-            result = cached[kind] or _score_collection(suite.name, collection, kind, system, outputs)
+            result, is_cached = _score_collection(suite.name, collections[dataset.name], kind, system, outputs)
             results[kind, dataset.name] = result
             scores[kind] = float(result.values[HEADLINE].mean())
+            was_cached &= is_cached
             if result.ties:
                 ties[kind] = result.ties
-        outputs.callback(CollectionEnd(dataset.name, scores, not missing, ties))
+        outputs.callback(CollectionEnd(dataset.name, scores, was_cached, ties))
     # computed dataset by dataset, but returned context by context
     results = {(kind, dataset.name): results[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
     metrics: dict[str, float] = {}
@@ -402,30 +394,19 @@ def _score_all(
     return Evaluation(metrics, per_query, details), results
 
 
-def _get_run_path(suite: str, collection: Collection, kind: str, outputs: EvaluationOutputs) -> Path | None:
-    """Return the path of a TREC run, or None if no runs are written."""
-    if outputs.runs is None:
-        return None
-    return outputs.runs / get_path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
-
-
-def _read_cache(
-    suite: str, collection: Collection, kind: str, system: System, outputs: EvaluationOutputs
-) -> CachedResult | None:
-    """Return the cached result of a collection, or None if it has to be searched."""
-    run_path = _get_run_path(suite, collection, kind, outputs)
-    if outputs.cache is None or run_path is None:
-        return None
-    return outputs.cache.read(outputs.cache.path(collection, kind, system.source(collection, kind)), run_path)
-
-
 def _score_collection(
     suite: str, collection: Collection, kind: str, system: System, outputs: EvaluationOutputs
-) -> CachedResult:
-    """Search a collection, score the run, and cache the result."""
+) -> tuple[CachedResult, bool]:
+    """Return the result of a collection and whether it was cached. Otherwise the collection is searched and scored."""
+    run_path = cache_path = None
+    if outputs.runs is not None:
+        run_path = outputs.runs / get_path_name(suite, kind) / f"{collection.retrieval.name}.trec.gz"
+        if outputs.cache is not None:
+            cache_path = outputs.cache.path(collection, kind, system.source(collection, kind))
+            if (cached := outputs.cache.read(cache_path, run_path)) is not None:
+                return cached, True
     run, provenance = system.search(collection, kind)
     run = apply_collection_rules(run, collection, TOP_K)
-    run_path = _get_run_path(suite, collection, kind, outputs)
     # The run comes before its cached result, which holds the digest of the run.
     if run_path is not None:
         write_run(run_path, run, tag=get_path_name(suite, kind))
@@ -435,9 +416,9 @@ def _score_collection(
     details = {name: value for name, value in provenance.items() if name != "note"}
     notes = [note for note in (provenance.get("note"), ties.note) if note]
     result = CachedResult(values, details, "; ".join(notes))
-    if outputs.cache is not None and run_path is not None:
-        outputs.cache.write(outputs.cache.path(collection, kind, system.source(collection, kind)), run_path, result)
-    return result
+    if outputs.cache is not None and run_path is not None and cache_path is not None:
+        outputs.cache.write(cache_path, run_path, result)
+    return result, False
 
 
 def get_path_name(suite: str, kind: str) -> str:

@@ -60,16 +60,12 @@ class ContextualModel(TextEncoder):
 
     def first_stage(self, texts: Texts) -> Tensor:
         """Return the context vectors of documents, (documents × T, E)."""
-        return self._embed_documents(texts).flatten(0, 1)
+        return embed_documents(self.first_stage_model, self.config, *texts).flatten(0, 1)
 
     def second_stage(self, texts: Texts, contexts_CE: Tensor | None) -> Tensor:
         """Return vectors of texts under a context, (N, D), not normalised. None selects the null context."""
         vectors_ND: Tensor = self.second_stage_model(*texts, contexts_CE)
         return vectors_ND
-
-    def _embed_documents(self, texts: Texts) -> Tensor:
-        """Return the context vectors per document, (documents, T, E)."""
-        return embed_documents(self.first_stage_model, self.config, *texts)
 
     def forward(self, texts: Texts, contexts: Texts) -> Tensor:
         """Run both stages and return vectors, (N, D), not normalised."""
@@ -125,7 +121,7 @@ class ContextualModel(TextEncoder):
         self._check_reads_documents()
         pieces = cut_by_length(make_texts(*tokens.pad(range(len(tokens)))).to(self.device), 64)
         with evaluation_mode(self), self.precision():
-            per_document = [self._embed_documents(piece) for piece in pieces.pieces]
+            per_document = [embed_documents(self.first_stage_model, self.config, *piece) for piece in pieces.pieces]
         return pieces.join(per_document).flatten(0, 1).float()
 
 

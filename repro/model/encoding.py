@@ -9,8 +9,6 @@ Shapes: N texts, D vector size.
 
 from __future__ import annotations
 
-import errno
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -21,7 +19,6 @@ from typing import ClassVar, Self
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -39,7 +36,7 @@ from repro.model.config import ModelConfig, load_config
 from repro.model.modeling_cde import as_texts, evaluation_mode
 from repro.model.texts import Texts, make_texts
 from repro.storage.arrays import iter_blocks
-from repro.storage.files import atomic_file
+from repro.storage.files import atomic_file, name_in_errors
 from repro.storage.tensor_files import DIGEST, add_digest, check_digest
 
 WEIGHTS_FILE = "model.safetensors"
@@ -47,23 +44,6 @@ GPU = "cuda"
 TEXTS_PER_CHUNK = 64
 TOKENS_PER_CHUNK = 131_072
 """Tokens per batch on a GPU, including padding and the prefix of each text."""
-
-
-def check_vocabulary(ids: np.ndarray, config: ModelConfig) -> None:
-    """Raise ValueError if a token id exceeds the model's vocabulary."""
-    if len(ids) and (largest_id := int(ids.max())) >= config.vocab_size:
-        raise ValueError(f"{config.tokenizer!r} gives id {largest_id}: it is not the tokenizer of the training run")
-
-
-def fill_rows(vectors: list[np.ndarray], rows: np.ndarray, of_batch: Sequence[np.ndarray], num_texts: int) -> None:
-    """Write the vectors of a batch to these rows of the array of each context, (num_texts, D).
-
-    The first batch allocates the arrays. Filled in place, millions of vectors are in memory only once.
-    """
-    for index, vectors_nD in enumerate(of_batch):
-        if not len(vectors[index]):
-            vectors[index] = np.empty((num_texts, vectors_nD.shape[1]), dtype=np.float32)
-        vectors[index][rows] = vectors_nD
 
 
 class TextEncoder(nn.Module):
@@ -124,43 +104,37 @@ class TextEncoder(nn.Module):
         """Return the token ids of the prompted texts, cut to the model's length. Raises ValueError for a single string."""
         prompted = with_prompt(as_texts(texts), self.config.prompts, prompt)
         tokens = tokenize(prompted, self._tokenizer, self.config.max_tokens)
-        check_vocabulary(tokens.ids, self.config)
+        if len(tokens.ids) and (largest_id := int(tokens.ids.max())) >= self.config.vocab_size:
+            name = self.config.tokenizer
+            raise ValueError(f"{name!r} gives id {largest_id}: it is not the tokenizer of the training run")
         return tokens
 
     def encode_tokens(self, tokens: Tokens, *, batch_size: int | None = None) -> np.ndarray:
         """Return the vectors of tokens that already include their prompt, float32 (N, D)."""
         # Without texts, a model without a context raises no error.
-        context = self.current_context() if len(tokens) else None
-        (vectors_ND,) = self.encode_under(tokens, [context], batch_size)
-        return vectors_ND
+        context_CE = self.current_context() if len(tokens) else None
+        return self.encode_under(tokens, context_CE, batch_size)
 
-    def encode_under(
-        self, tokens: Tokens, contexts: Sequence[Tensor | None], batch_size: int | None = None
-    ) -> list[np.ndarray]:
-        """Return `encode_tokens` under each context, (C, E).
-
-        A model without context accepts only None.
-        """
+    def encode_under(self, tokens: Tokens, context_CE: Tensor | None, batch_size: int | None = None) -> np.ndarray:
+        """Return `encode_tokens` under a context. A model without context accepts only None."""
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
-        vectors = [np.zeros((0, self.config.hidden_size), dtype=np.float32) for _ in contexts]
+        # Filled in place, millions of vectors are in memory only once.
+        vectors_ND = np.empty((len(tokens), self.config.hidden_size), dtype=np.float32)
         num_done = 0
         with evaluation_mode(self):
             for rows in self.iter_batches(tokens, batch_size):
-                fill_rows(vectors, rows, self.encode_batch(tokens, rows, contexts), len(tokens))
+                vectors_ND[rows] = self.encode_batch(tokens, rows, context_CE)
                 num_done += len(rows)
                 self.report(num_done, len(tokens))
-        return vectors
+        return vectors_ND
 
-    def encode_batch(self, tokens: Tokens, rows: np.ndarray, contexts: Sequence[Tensor | None]) -> list[np.ndarray]:
-        """Return the L2-normalised vectors of one batch under each context, (n, D)."""
+    def encode_batch(self, tokens: Tokens, rows: np.ndarray, context_CE: Tensor | None) -> np.ndarray:
+        """Return the L2-normalised vectors of one batch under a context, (n, D)."""
         texts = make_texts(*tokens.pad(rows)).to(self.device)
-        vectors = []
-        for context_CE in contexts:
-            with self.precision():
-                vectors_nD = self.embed_texts(texts, context_CE).float()
-            vectors.append(nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy())
-        return vectors
+        with self.precision():
+            vectors_nD = self.embed_texts(texts, context_CE).float()
+        return nn.functional.normalize(vectors_nD, dim=-1).cpu().numpy()
 
     def iter_batches(self, tokens: Tokens, batch_size: int | None) -> Iterator[np.ndarray]:
         """Return the positions of the texts of each batch."""
@@ -192,15 +166,11 @@ class TextEncoder(nn.Module):
         if config.architecture != cls.architecture:
             raise ValueError(f"{folder} holds a {config.architecture} model, not a {cls.architecture} one")
         model = cls(config)
-        model.load_weights(Path(folder))
-        return model.eval()
-
-    def load_weights(self, folder: Path) -> None:
-        """Load model.safetensors. Raises ValueError if it is damaged or does not match the model."""
-        path = folder / WEIGHTS_FILE
+        path = Path(folder) / WEIGHTS_FILE
         weights = read_tensors(path)
-        check_fit(get_shapes(weights), get_shapes(self.state_dict()), f"{path} does not fit its config")
-        self.load_state_dict(weights)
+        check_fit(get_shapes(weights), get_shapes(model.state_dict()), f"{path} does not fit its config")
+        model.load_state_dict(weights)
+        return model.eval()
 
 
 def get_shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
@@ -242,12 +212,10 @@ def compute_canonical_order(tokens: Tokens) -> np.ndarray:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file. Raises ValueError if it is damaged or contains non-finite numbers."""
-    try:
+    """Read a safetensors file. Raises ValueError if it does not match its digest or contains non-finite numbers."""
+    with name_in_errors(path):
         check_digest(path)
         tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} is damaged or no safetensors file ({error}): restore or download it") from error
     # `isfinite` is not implemented for every type of eight bits
     not_finite = [name for name, value in tensors.items() if not bool(torch.isfinite(value.float()).all())]
     if not_finite:
@@ -256,17 +224,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file with its digest, atomically.
-
-    Raises OSError if this fails, and the previous file is unchanged.
-    """
-    try:
-        with atomic_file(path, lasts=True) as part:
-            contiguous = {name: value.detach().contiguous() for name, value in tensors.items()}
-            save_file(contiguous, part, {**(metadata or {}), DIGEST: "0" * 64})
-            add_digest(part)
-    except (OSError, SafetensorError) as error:
-        # safetensors reports errno only in its message
-        match = re.search(r"os error (\d+)", str(error))
-        error_number = getattr(error, "errno", None) or (int(match[1]) if match else errno.EIO)
-        raise OSError(error_number, f"could not write {path} ({error}); the previous file is untouched") from error
+    """Write a safetensors file with its digest, atomically. If this fails, the previous file is unchanged."""
+    with name_in_errors(path), atomic_file(path, lasts=True) as part:
+        contiguous = {name: value.detach().contiguous() for name, value in tensors.items()}
+        save_file(contiguous, part, {**(metadata or {}), DIGEST: "0" * 64})
+        add_digest(part)

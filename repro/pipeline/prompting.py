@@ -48,11 +48,6 @@ def list_domain_prompts(prompts: str, corpus: str, pairs: Pairs, side: Side) -> 
     return [by_domain.get(name, PROMPTS[prompts])[SIDES.index(side)] for name in names]
 
 
-def get_texts_for(encoder: FixedEncoder, corpus: str, pairs: Pairs, side: Side) -> TextColumn:
-    """Return the queries or documents of pairs as a fixed encoder expects them: bare, or with its prompts."""
-    return PromptedTexts(pairs, side, encoder.prompts, corpus) if encoder.prompts != "none" else TextColumn(pairs, side)
-
-
 class PromptedTexts(TextColumn):
     """The queries or the documents of pairs with their prompts, read by row."""
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from repro.batches.cluster import (
+    Clusters,
+    cluster_pairs,
+    cluster_part,
+    join_clusters,
+    list_sampled_domains,
+    load_clusters,
+)
 from repro.batches.fixed_encoder import FixedEncoder, get_filter_encoder, get_surrogate
+from repro.batches.mask import QUERIES_FILE, KnownPositives, write_content_keys, write_known_positives
+from repro.batches.negatives import mine_negatives, write_given_negatives
 from repro.batches.sampler import BatchSampler
 from repro.batches.surrogate import embed_part, embed_texts, join_embeddings, load_surrogate
 from repro.data.pairs import Pairs, Side, read_pairs
@@ -33,14 +43,11 @@ from repro.pipeline.needs import (
     list_pair_kinds,
     uses_given_negatives,
 )
-from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key, get_texts_for
+from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key
 from repro.spec import Run, draws_within_domains, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.paths import get_home
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
-
-if TYPE_CHECKING:
-    from repro.batches.cluster import Clusters
 
 SELECTION_SEED = CLUSTER_SEED = 0
 """Clusters and the surrogate are part of the data, so runs with different seeds share them."""
@@ -170,22 +177,17 @@ class StageGraph:
     def _make_embeddings_stage(self, encoder: FixedEncoder) -> Stage:
         run = self.run
 
-        def make(folder: Path) -> None:
+        def make(folder: Path, part: Part | None = None) -> None:
             self._check_domain_sizes()
             pairs = self.selected_pairs()
             surrogate = load_surrogate(encoder.name)  # released afterwards
             for side in SIDES:
-                texts = get_texts_for(encoder, run.corpus, pairs, side)
-                embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
-
-        def make_part(folder: Path, part: Part) -> None:
-            self._check_domain_sizes()
-            pairs = self.selected_pairs()
-            surrogate = load_surrogate(encoder.name)
-            for side in SIDES:
+                texts = PromptedTexts(pairs, side, encoder.prompts, run.corpus)
+                if part is None:
+                    embed_texts(surrogate, texts, folder / f"{side}.npy", max_tokens=run.max_tokens)
+                    continue
                 # A shard holds vectors and row numbers, so each side has a folder.
                 (folder / side).mkdir()
-                texts = get_texts_for(encoder, run.corpus, pairs, side)
                 embed_part(surrogate, texts, folder / side, max_tokens=run.max_tokens, part=part)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
@@ -197,7 +199,7 @@ class StageGraph:
             {"surrogate": encoder.name} | get_encoder_in_key(encoder, run.corpus) | _get_recipe_key("embeddings"),
             make,
             (self._texts,),
-            self._shard(make_part, join),
+            self._shard(make, join),
             lambda: find_commit(encoder.name),
         )
 
@@ -206,8 +208,6 @@ class StageGraph:
         """The content key of every document. Equal texts have equal keys."""
 
         def make(folder: Path, part: Part = WHOLE) -> None:
-            from repro.batches.mask import write_content_keys
-
             write_content_keys(folder / KEYS_FILE, self.selected_pairs(part).blocks("document"), self.run.corpus)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
@@ -224,8 +224,6 @@ class StageGraph:
         documents = self.keys
 
         def make(folder: Path) -> None:
-            from repro.batches.mask import QUERIES_FILE, write_content_keys, write_known_positives
-
             pairs = self.selected_pairs()
             write_content_keys(folder / QUERIES_FILE, pairs.blocks("query"), self.run.corpus)
             keys = load_array(documents.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
@@ -240,38 +238,19 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.cluster import cluster_pairs
-
-            save(folder, cluster_pairs(*load(), **get_settings()))
+            save(folder, cluster_pairs(*load(), **settings))
 
         def make_part(folder: Path, part: Part) -> None:
-            from repro.batches.cluster import cluster_part
-
-            cluster_part(folder, part, *load(), **get_settings())
+            cluster_part(folder, part, *load(), **settings)
 
         def join(folder: Path, parts: Sequence[Path]) -> None:
-            from repro.batches.cluster import join_clusters
-
             save(folder, join_clusters(parts, load()[2]))
 
         def load() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             codes = domain_codes(run, self.selected_pairs())
             return self.load_embeddings("query"), self.load_embeddings("document"), codes
 
-        def get_settings() -> dict[str, Any]:
-            return {
-                "cluster_size": run.cluster_size,
-                "seed": CLUSTER_SEED,
-                "num_dimensions": run.cluster_dimensions,
-                "progress_folder": get_progress_folder(),
-            }
-
-        def get_progress_folder() -> Path:
-            return self.clusters.building_folder / "kmeans"
-
         def save(folder: Path, clusters: Clusters) -> None:
-            from repro.batches.cluster import list_sampled_domains
-
             assert run.cluster_size is not None, "only runs with clusters have this stage"
             clusters.save(folder)
             pairs = self.selected_pairs()
@@ -285,12 +264,19 @@ class StageGraph:
                 (folder / SAMPLED_FILE).write_text(
                     json.dumps(sample_sizes, indent=1, sort_keys=True) + "\n", encoding="utf-8"
                 )
-            shutil.rmtree(get_progress_folder(), ignore_errors=True)
+            shutil.rmtree(settings["progress_folder"], ignore_errors=True)
 
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
         if run.cluster_dimensions is not None:
             key["dimensions"] = run.cluster_dimensions
-        return Stage("clusters", key, make, (self.embeddings,), Sharding(make_part, join))
+        stage = Stage("clusters", key, make, (self.embeddings,), Sharding(make_part, join))
+        settings: dict[str, Any] = {
+            "cluster_size": run.cluster_size,
+            "seed": CLUSTER_SEED,
+            "num_dimensions": run.cluster_dimensions,
+            "progress_folder": stage.building_folder / "kmeans",
+        }
+        return stage
 
     @cached_property
     def order(self) -> Stage:
@@ -298,8 +284,6 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.cluster import load_clusters
-
             pairs = self.selected_pairs()
             clusters = load_clusters(self.clusters.path, len(pairs)) if run.sampler == "cluster" else None
             sampler = make_batch_sampler(run, pairs, clusters)
@@ -320,9 +304,6 @@ class StageGraph:
         masks_positives = run.known_positives == "mask"
 
         def make(folder: Path) -> None:
-            from repro.batches.mask import KnownPositives
-            from repro.batches.negatives import mine_negatives
-
             pairs = self.selected_pairs()
             keys = load_array(self.keys.path / KEYS_FILE, kind="i", shape=(len(pairs),), mapped=True)
             rows = mine_negatives(
@@ -349,8 +330,6 @@ class StageGraph:
         run = self.run
 
         def make(folder: Path) -> None:
-            from repro.batches.negatives import write_given_negatives
-
             pairs = self.selected_pairs()
             options = {"num_hard_negatives": run.num_hard_negatives, "seed": SELECTION_SEED}
             rows = write_given_negatives(pairs, domain_codes(run, pairs), folder / GIVEN_FILE, **options)
@@ -474,16 +453,6 @@ def list_stages(run: Run) -> tuple[Stage, ...]:
 def list_known_stages(run: Run) -> tuple[Stage, ...]:
     """Return the stages that a run needs whose keys are known on this machine, even if data is missing."""
     return StageGraph(run).known_stages()
-
-
-def stages_by_phase(run: Run, stages: Iterable[Stage]) -> Iterator[tuple[Stage, Run]]:
-    """Yield each of these stages of a run with the run whose pairs it is built from: the first phase, or the run itself."""
-    first = get_first_phase(run)
-    # Titles contain the keys, so equal titles mean the same stage. The first phase is not evaluated, so its suite may be
-    # missing.
-    first_titles = set() if first is None else {stage.title for stage in list_known_stages(first)}
-    for stage in stages:
-        yield stage, first if first is not None and stage.title in first_titles else run
 
 
 def _get_recipe_key(kind: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro.storage.memo import Memo
+from repro.storage.memo import read_memo, write_memo
 from repro.storage.paths import get_home
 
 SAMPLED_BYTES = 2**26
@@ -93,7 +93,7 @@ def check_digests(
         if not (folder / name).is_file():
             raise ValueError(f"{folder / name} is missing: {REMEDY.format(folder)}")
 
-    def read(path: Path, *stamp: int) -> str:
+    def read(path: Path) -> str:
         name = path.relative_to(folder).as_posix()
         sample = None if deep or samples is None else samples.get(name)
         if sample is None:
@@ -119,12 +119,6 @@ def check_digests(
 REMEDY = "remove the folder {} and it is built again"
 
 
-def _get_stamp(path: Path) -> list[int]:
-    """Return numbers of which one changes if the content changes: size, both times, and inode."""
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-
-
 def get_digests_note(path: Path, suffix: str = "") -> Path:
     """Return the file in which this machine caches the digests of a file or folder."""
     return get_home() / "digests" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}{suffix}.json"
@@ -135,7 +129,7 @@ def get_cached_digests(
     paths: Iterable[Path],
     note: Path,
     *,
-    read: Callable[..., str] = lambda path, *stamp: hash_file(path),
+    read: Callable[[Path], str] | None = None,
 ) -> dict[str, str]:
     """Return the sha256 of files by their path in a folder. Only files that changed are read.
 
@@ -143,19 +137,20 @@ def get_cached_digests(
         folder: the folder that the returned paths are relative to.
         paths: the files.
         note: the cache file, which is updated.
-        read: computes a digest from a path and the numbers that change with its content.
+        read: computes a digest from a path. The default is `hash_file`.
     """
-    memo = Memo(note, str(folder))
-    cached_entries: dict[str, Any] = memo.read() or {}
+    cached_entries: dict[str, Any] = read_memo(note, str(folder)) or {}
     entries: dict[str, list[Any]] = {}
     for path in paths:
         # The times are read before the content. A file that changes in between has old times and is read again.
-        stamp = _get_stamp(path)
+        stat = path.stat()
+        # One of these numbers changes if the content changes.
+        stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
         name = path.relative_to(folder).as_posix()
         entry = cached_entries.get(name)
         if entry is None or entry[:-1] != stamp:
-            entry = [*stamp, read(path, *stamp)]
+            entry = [*stamp, (read or hash_file)(path)]
         entries[name] = entry
     if any(cached_entries.get(name) != entry for name, entry in entries.items()):
-        memo.write(cached_entries | entries)
+        write_memo(note, str(folder), cached_entries | entries)
     return {name: str(entry[-1]) for name, entry in entries.items()}

@@ -9,8 +9,14 @@ IGNORED_FILES = ("*.bin", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.pt", "onnx/*
 """Weights in formats that are not read."""
 
 
-def find_model(name: str, revision: str | None = None, **options: Any) -> Path | None:
-    """Return the folder of a model: a local folder, or a hub id with its weights in the cache. None if it is not cached.
+def find_model(name: str, revision: str | None = None, *, downloads: bool = False, **options: Any) -> Path | None:
+    """Return the folder of a model with weights: a local folder, or a hub id in the cache. None if it is not cached.
+
+    Args:
+        name: The folder or hub id.
+        revision: The commit of a hub model.
+        downloads: Whether files that are missing in the cache are downloaded.
+        options: Further options of `snapshot_download`.
 
     Raises:
         ValueError: if the name is neither a folder nor a hub id.
@@ -20,13 +26,15 @@ def find_model(name: str, revision: str | None = None, **options: Any) -> Path |
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
-    options = {"ignore_patterns": IGNORED_FILES, **options, "local_files_only": True}
+    options = {"ignore_patterns": IGNORED_FILES, **options, "local_files_only": not downloads}
     try:
         folder = Path(snapshot_download(name, revision=revision, **options))
     except HFValidationError as error:
         raise ValueError(f"{name} is neither a folder nor a hub id") from error
     except OSError:
         # not in the cache, or without files that the hub lists
+        if downloads:
+            raise
         return None
     # transformers may have cached only the settings or the tokenizer
     return folder if any(folder.rglob("*.safetensors")) else None
@@ -38,16 +46,11 @@ def download_model(name: str, revision: str | None = None, **options: Any) -> Pa
     Raises:
         ValueError: if it has no weights in safetensors, or cannot be downloaded.
     """
-    if folder := find_model(name, revision, **options):
-        return folder
-    from huggingface_hub import snapshot_download
-
-    options = {"ignore_patterns": IGNORED_FILES, **options}
     try:
-        folder = Path(snapshot_download(name, revision=revision, **options))
+        folder = find_model(name, revision, **options) or find_model(name, revision, downloads=True, **options)
     except OSError as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{name} is no folder and not downloaded ({reason}): `hf download {name}`") from error
-    if not any(folder.rglob("*.safetensors")):
-        raise ValueError(f"{name} has no weights in safetensors in {folder}: `hf download {name}`")
+    if folder is None:
+        raise ValueError(f"{name} has no weights in safetensors: `hf download {name}`")
     return folder

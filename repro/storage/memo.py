@@ -10,38 +10,32 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from repro.storage.files import atomic_file, json_object
 
 
-@dataclass(frozen=True)
-class Memo:
-    """One cached result: its file, and the key under which it is valid."""
-
-    path: Path
-    key: str
-
-    def read(self) -> Any | None:
-        """Return the cached result, or None if there is no valid one."""
-        try:
-            content = json_object(self.path)
-            text = content["result"]
-            if content["key"] != self.key or content["sha256"] != self._digest(text):
-                return None
-            return json.loads(text)
-        except (OSError, ValueError, TypeError, KeyError):
+def read_memo(path: Path, key: str) -> Any | None:
+    """Return the result that is cached in a file under a key, or None if there is no valid one."""
+    try:
+        content = json_object(path)
+        text = content["result"]
+        if content["key"] != key or content["sha256"] != _compute_digest(key, text):
             return None
+        return json.loads(text)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
-    def write(self, result: Any) -> None:
-        """Store a result of plain values."""
-        # a nested text, because a result may hold NaN, which `json_object` refuses
-        text = json.dumps(result)
-        content = {"key": self.key, "sha256": self._digest(text), "result": text}
-        with suppress(OSError, ValueError), atomic_file(self.path) as part:
-            part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
-    def _digest(self, text: str) -> str:
-        return hashlib.sha256(f"{self.key} {text}".encode()).hexdigest()
+def write_memo(path: Path, key: str, result: Any) -> None:
+    """Store a result of plain values in a file."""
+    # a nested text, because a result may hold NaN, which `json_object` refuses
+    text = json.dumps(result)
+    content = {"key": key, "sha256": _compute_digest(key, text), "result": text}
+    with suppress(OSError, ValueError), atomic_file(path) as part:
+        part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def _compute_digest(key: str, text: str) -> str:
+    return hashlib.sha256(f"{key} {text}".encode()).hexdigest()

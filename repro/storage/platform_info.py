@@ -21,16 +21,12 @@ def count_usable_cores() -> int:
     CPU quota.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *_iter_cpu_quotas()]))
-
-
-def _iter_cpu_quotas() -> Iterator[int]:
-    """Yield the CPU quota of each cgroup of this process that has one, in whole cores."""
     for folder in _iter_cgroups():
         # two numbers, or "max" and a number
         quota, period = _read_number(folder / "cpu.max"), _read_number(folder / "cpu.max", word=1)
         if quota and period:
-            yield quota // period
+            cores = min(cores, quota // period)
+    return max(1, cores)
 
 
 def measure_peak_bytes() -> int:

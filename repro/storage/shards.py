@@ -13,7 +13,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from repro.storage.paths import get_stage_folder
@@ -46,23 +46,6 @@ class Shard(Stage):
             super().check(deep=deep)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Joined(Stage):
-    """A stage that is built by joining its shards, which are then removed."""
-
-    def build(self, progress: Callable[[str], None] = lambda line: None) -> Path:
-        """Build missing shards, join them, and return the folder of the whole stage."""
-        path = super().build(progress)
-        for folder in list_shard_folders(path):
-            # `repro prune` finds it after a kill
-            aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")
-            # Renamed first, so that no process reads a half-removed shard. It is missing if another process was faster.
-            with suppress(FileNotFoundError):
-                folder.rename(aside)
-                shutil.rmtree(aside)
-        return path
-
-
 def make_shard(stage: Stage, part: Part) -> Shard:
     """Return one shard of a stage. The stage must have `sharding`."""
     sharding = stage.sharding
@@ -85,12 +68,12 @@ def list_shards(stage: Stage, num_shards: int) -> tuple[Shard, ...]:
     return tuple(make_shard(stage, Part(number, num_shards)) for number in range(1, num_shards + 1))
 
 
-def merge_shards(stage: Stage, num_shards: int) -> Stage:
-    """Return a stage that is built by joining shards, or the given stage if it is not built in shards."""
+def build_from_shards(stage: Stage, num_shards: int, progress: Callable[[str], None] = lambda line: None) -> Path:
+    """Build missing shards of a stage, join and remove them. A stage that is not built in shards is built as a whole."""
     shards = list_shards(stage, num_shards)
     sharding = stage.sharding
     if sharding is None or not shards:
-        return stage
+        return stage.build(progress)
 
     def make(folder: Path) -> None:
         for shard in shards:
@@ -100,8 +83,16 @@ def merge_shards(stage: Stage, num_shards: int) -> Stage:
         _check_made_with(shards)
         sharding.join(folder, [shard.path for shard in shards])
 
-    replaced = {"make": make, "made_with": lambda: shards[0].read_build_metadata().get("made_with", {})}
-    return Joined(**{stage_field.name: getattr(stage, stage_field.name) for stage_field in fields(Stage)} | replaced)
+    joined = replace(stage, make=make, made_with=lambda: shards[0].read_build_metadata().get("made_with", {}))
+    path = joined.build(progress)
+    for folder in list_shard_folders(path):
+        # `repro prune` finds it after a kill
+        aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")
+        # Renamed first, so that no process reads a half-removed shard. It is missing if another process was faster.
+        with suppress(FileNotFoundError):
+            folder.rename(aside)
+            shutil.rmtree(aside)
+    return path
 
 
 def _check_made_with(shards: tuple[Shard, ...]) -> None:
@@ -117,13 +108,7 @@ def find_stage(name: str, stages: tuple[Stage, ...]) -> Stage:
     """Return the stage or shard with this title. `stages` are the whole stages."""
     whole, _, part = name.partition(f"{SUFFIX}/")
     stage = next(stage for stage in stages if stage.title == whole)
-    return make_shard(stage, parse_part(part)) if part else stage
-
-
-def parse_part(name: str) -> Part:
-    """Return the part in the name of a folder, such as 3-of-8."""
-    number, _, of = name.partition("-of-")
-    return Part(int(number), int(of))
+    return make_shard(stage, Part(*map(int, part.split("-of-")))) if part else stage
 
 
 def find_parent_stage(name: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from repro.storage.digests import check_digests, hash_folder, hash_samples
 from repro.storage.files import atomic_folder, json_object, remove_dead_parts
-from repro.storage.lease import acquire, get_last_owner
+from repro.storage.lease import acquire_when_free
 from repro.storage.paths import get_building_folder, get_stage_folder
 
 STAGE_FILE = "stage.json"
@@ -129,42 +128,27 @@ class Stage:
         return get_building_folder(self.path)
 
     def _build_alone(self, progress: Callable[[str], None]) -> None:
-        last_line = ""
-        while not self.is_built:
-            # one process builds, the others poll
-            lease = acquire(self.building_folder / "owner")
-            if lease is None:
-                last_line = self._report_builder(progress, last_line)
-                time.sleep(1.0)
-                continue
-            with lease:
-                # another process may have finished before the lease was acquired
-                if self.is_built:
-                    return
-                # the files of killed builds, which can be as large as the stage
-                remove_dead_parts(self.path, is_leased=True)
-                # That listed the folder, which renews the cache of a network disk. It may have hidden a finished stage.
-                if self.is_built:
-                    return
-                if self.path.exists():
-                    raise ValueError(f"{self.path} has no {STAGE_FILE}: remove the folder and it is built again")
-                progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
-                metadata: dict[str, Any] = {"name": self.name, "key": self.key}
-                with atomic_folder(self.path) as part:
-                    self.make(part)
-                    made_with = self.made_with()
-                    if made_with:
-                        metadata["made_with"] = made_with
-                    # the key file comes last and marks the stage as complete
-                    metadata |= {"files": hash_folder(part), "samples": hash_samples(part)}
-                    (part / STAGE_FILE).write_text(json.dumps(metadata, indent=1))
-                if not self.is_built:
-                    raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")
-
-    def _report_builder(self, progress: Callable[[str], None], last_line: str) -> str:
-        """Log the process that builds the stage if the line differs from the last one. Return the line."""
-        owner = get_last_owner(self.building_folder / "owner")
-        line = f"waiting for {self.name}: {owner.host} process {owner.pid} is building it" if owner else last_line
-        if line != last_line:
-            progress(line)
-        return line
+        """Build the stage under its lease, or wait until another process has built it."""
+        with acquire_when_free(
+            self.building_folder / "owner", lambda owner: progress(f"waiting for {self.name}, built by {owner}")
+        ):
+            # The files of killed builds can be as large as the stage. This also lists the folder, which renews the cache of
+            # a network disk. It may have hidden a finished stage.
+            remove_dead_parts(self.path, is_leased=True)
+            # another process may have finished before the lease was acquired
+            if self.is_built:
+                return
+            if self.path.exists():
+                raise ValueError(f"{self.path} has no {STAGE_FILE}: remove the folder and it is built again")
+            progress(f"building {self.name}: {', '.join(f'{name}={value}' for name, value in self.key.items())}")
+            metadata: dict[str, Any] = {"name": self.name, "key": self.key}
+            with atomic_folder(self.path) as part:
+                self.make(part)
+                made_with = self.made_with()
+                if made_with:
+                    metadata["made_with"] = made_with
+                # the key file comes last and marks the stage as complete
+                metadata |= {"files": hash_folder(part), "samples": hash_samples(part)}
+                (part / STAGE_FILE).write_text(json.dumps(metadata, indent=1))
+            if not self.is_built:
+                raise ValueError(f"{self.path} appeared without {STAGE_FILE} while it was built: remove the folder")

@@ -23,7 +23,7 @@ from repro.pipeline.inputs import Inputs
 from repro.pipeline.stages import list_known_stages, list_stages, make_batch_sampler
 from repro.spec import Run, base
 from repro.storage.digests import hash_folder
-from repro.storage.shards import merge_shards
+from repro.storage.shards import build_from_shards
 from repro.train.setup import build_sampler
 from tests.commands import ignore
 from tests.data.files import write_rows
@@ -133,7 +133,7 @@ def test_parts_of_a_copy_join(num_cores: int, data_folder: Path, monkeypatch: py
     whole, digests = stage.build(), []
     for number in (None, 2):
         stage = make_corpus_stage("nomic-unsupervised")
-        path = whole if number is None else merge_shards(stage, number).build()
+        path = whole if number is None else build_from_shards(stage, number)
         digests.append(hash_folder(path)["train.arrow"])
         assert len(set(read_pairs(path / "train.arrow").ids())) == 4
         shutil.rmtree(path)

@@ -94,10 +94,10 @@ def test_empty_text_is_left_to_transformers() -> None:
 
 @pytest.mark.parametrize(("num_contexts", "num_layers"), [(6, 1), (300, 2)])
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
-def test_contexts_together_equal_each_alone(
+def test_packed_contexts_match_transformers(
     backbone: str, num_layers: int, num_contexts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Encoding under several contexts at the same time gives the vectors of transformers' forward under each.
+    """Encoding under different contexts gives the vectors of transformers' forward.
 
     A prefix of more than 256 vectors is filled with zero rows for the kernel. They must not be copied before a text.
     """
@@ -108,7 +108,7 @@ def test_contexts_together_equal_each_alone(
     tokens = Tokens(rng.integers(1, WORDS, offsets[-1]).astype(np.int32), offsets)
     own_CD = model.first_stage(draw_texts(num_contexts, seed=3)).detach()
     contexts = [own_CD, model.second_stage_model.null_contexts().detach(), own_CD.flip(0) + 1]
-    vectors = model.encode_under(tokens, contexts)
+    vectors = [model.encode_under(tokens, context_CE) for context_CE in contexts]
     monkeypatch.setattr(Backbone, "packs", False)
     for context_CE, vectors_ND in zip(contexts, vectors, strict=True):
         model.context_CE = context_CE

@@ -1,7 +1,7 @@
 """Files and arrays: outputs never replace what is no file, and are synced before they are renamed."""
 
 import os
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ def test_files_are_synced_before_rename(tmp_path: Path, events: list[str]) -> No
     events.clear()
     write_tensors({"a": torch.ones(1)}, tmp_path / "checkpoint.safetensors")
     assert events == ["sync file", "rename", "sync folder"]
-    with MetricsLog(tmp_path, 0) as log:
+    with closing(MetricsLog(tmp_path, 0)) as log:
         events.clear()
         log.sync()
     assert events == ["sync file"]

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from repro.storage.memo import Memo
+from repro.storage.memo import read_memo, write_memo
 
 RESULT = {"values": [0.1, 1 / 3, float("inf")], "name": "ä"}
 
 
 def test_memo_returns_what_was_written(tmp_path: Path) -> None:
     """Values are equal to the last bit. Another key or file gives nothing."""
-    Memo(tmp_path / "a.json", "key").write(RESULT)
-    assert Memo(tmp_path / "a.json", "key").read() == RESULT
-    assert Memo(tmp_path / "a.json", "other").read() is None
-    assert Memo(tmp_path / "b.json", "key").read() is None
+    write_memo(tmp_path / "a.json", "key", RESULT)
+    assert read_memo(tmp_path / "a.json", "key") == RESULT
+    assert read_memo(tmp_path / "a.json", "other") is None
+    assert read_memo(tmp_path / "b.json", "key") is None
 
 
 CHANGES = {
@@ -32,7 +32,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_changed_memo_is_dropped(tmp_path: Path, change: Callable[[Any], Any]) -> None:
-    memo = Memo(tmp_path / "a.json", "key")
-    memo.write(RESULT)
-    memo.path.write_text(json.dumps(change(json.loads(memo.path.read_text()))))
-    assert memo.read() is None
+    path = tmp_path / "a.json"
+    write_memo(path, "key", RESULT)
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    assert read_memo(path, "key") is None

@@ -13,12 +13,12 @@ from repro.pipeline.stages import StageGraph
 from repro.spec import Run, base
 from repro.storage.shards import (
     Part,
+    build_from_shards,
     find_stage,
     list_redundant_shards,
     list_shard_folders,
     list_shards,
     make_shard,
-    merge_shards,
 )
 from repro.storage.stages import STAGE_FILE, Sharding, Stage
 from tests.batches.test_surrogate import Listed
@@ -67,9 +67,8 @@ def test_shards_give_the_same_bytes(fields: dict[str, Any], tmp_path: Path, monk
     expected = {kind: read_contents(getattr(whole, kind).build()) for kind in KINDS}
     in_shards = build_selection(tmp_path / "in-shards", run, monkeypatch)
     for kind in KINDS:
-        joined = merge_shards(getattr(in_shards, kind), num_shards)
-        assert joined.title == getattr(whole, kind).title
-        assert read_contents(joined.build()) == expected[kind], kind
+        joined = getattr(in_shards, kind)
+        assert read_contents(build_from_shards(joined, num_shards)) == expected[kind], kind
         assert not list(list_shard_folders(joined.path)), "joined shards are removed"
         assert list_shards(joined, num_shards)[0].is_built, "shards of a built stage count as built"
 
@@ -96,7 +95,7 @@ def test_join_makes_missing_shards(own_home: Path) -> None:
     for shard in shards[:2]:
         shard.build()
     assert built_parts == [1, 2]
-    assert (merge_shards(stage, 3).build() / "all").read_text() == "part 1, part 2, part 3"
+    assert (build_from_shards(stage, 3) / "all").read_text() == "part 1, part 2, part 3"
     assert built_parts == [1, 2, 3]
 
 
@@ -106,11 +105,11 @@ def test_shards_of_two_commits_are_not_joined(own_home: Path) -> None:
     for shard, commit in zip(shards, ("abc", "def"), strict=True):
         replace(shard, made_with=lambda commit=commit: {"commit": commit}).build()
     with pytest.raises(ValueError, match=r"1-of-2 was built with .*'abc'.*2-of-2 with .*'def'"):
-        merge_shards(stage, 2).build()
+        build_from_shards(stage, 2)
     assert not stage.is_built
     shutil.rmtree(shards[1].path)
     replace(shards[1], made_with=lambda: {"commit": "abc"}).build()
-    merge_shards(stage, 2).build()
+    build_from_shards(stage, 2)
     assert stage.read_build_metadata() == {"made_with": {"commit": "abc"}}
 
 
@@ -120,7 +119,7 @@ def test_damaged_shard_is_not_joined(own_home: Path) -> None:
     file = shard.build() / "some"
     replace_silently(file, b"part 3")
     with pytest.raises(ValueError, match=r"2-of-2/some is not the file that was made"):
-        merge_shards(stage, 2).build()
+        build_from_shards(stage, 2)
     assert not stage.is_built
 
 

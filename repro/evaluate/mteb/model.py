@@ -14,7 +14,7 @@ The kind of context, its seed and its size are `experiment_kwargs`, which mteb i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mteb.models.abs_encoder import AbsEncoder
@@ -30,7 +30,6 @@ from repro.evaluate.mteb.task import BOTH_SIDES
 from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import GPU
 from repro.model.modeling_cde import as_texts, fill_context
-from repro.model.start import get_backbones
 from repro.seeds import make_rng
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ STORED_NAMES = {"own": "corpus"}
 """Names of contexts in the paths of mteb's results, if they differ from ours."""
 TYPES_WITH_ROLES = ("Retrieval", "InstructionRetrieval", "InstructionReranking")
 TYPES_WITH_CORPUS = (*TYPES_WITH_ROLES, "Reranking")
-MEBIBYTE = 2**20
 
 
 class MtebModel(AbsEncoder):
@@ -57,7 +55,6 @@ class MtebModel(AbsEncoder):
         context: str = "own",
         context_seed: int = 0,
         fixed_context: Sequence[str] = (),
-        revision: str | None = None,
     ) -> None:
         """Wrap a model. Wrap it again after its weights have changed, since results are cached by their digest.
 
@@ -68,14 +65,25 @@ class MtebModel(AbsEncoder):
                 which each task draws its own sample if there are too many), or "null". Biencoders have none.
             context_seed: Seed of the draw.
             fixed_context: Documents for "fixed", for example of an unrelated corpus.
-            revision: Default: the digest of the weights.
         """
         self.model = model
         self.context = context if isinstance(model, ContextualModel) else "none"
         self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
         self._check()
-        self.mteb_model_meta = build_model_meta(
-            model, name=name, experiment=self._describe_context(), revision=revision
+        config = model.config
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": name,
+                # other weights are another model
+                "revision": compute_model_digest(model),
+                "languages": ["eng-Latn"],
+                "n_parameters": sum(weight.numel() for weight in model.parameters()),
+                "max_tokens": config.max_tokens,
+                "embed_dim": config.hidden_size,
+                "similarity_fn_name": ScoringFunction.COSINE,
+                "use_instructions": config.prompts != "none",
+                "experiment_kwargs": self._describe_context() or None,
+            }
         )
         self._tokenizer = load_tokenizer(model.config.tokenizer)
         # implements mteb's encoder except its constructor, which takes a name
@@ -178,29 +186,6 @@ class SurrogateForMteb(AbsEncoder):
         prompt = get_task_prompt(self._encoder.prompts, task_metadata, options.get("prompt_type"))
         texts = [prompt + text for batch in inputs for text in batch["text"]]
         return self._encoder.embed(texts)
-
-
-def build_model_meta(
-    model: Model, *, name: str, experiment: Mapping[str, Any], revision: str | None = None
-) -> ModelMeta:
-    """Return the metadata. The default revision is the digest of the model, so other weights are another model."""
-    config, weights = model.config, list(model.parameters())
-    num_embeddings = sum(backbone.model.get_input_embeddings().weight.numel() for backbone in get_backbones(model))
-    return ModelMeta.create_empty(
-        {
-            "name": name,
-            "revision": revision or compute_model_digest(model),
-            "languages": ["eng-Latn"],
-            "n_parameters": sum(weight.numel() for weight in weights),
-            "n_embedding_parameters": num_embeddings,
-            "memory_usage_mb": round(sum(weight.numel() * weight.element_size() for weight in weights) / MEBIBYTE, 1),
-            "max_tokens": config.max_tokens,
-            "embed_dim": config.hidden_size,
-            "similarity_fn_name": ScoringFunction.COSINE,
-            "use_instructions": config.prompts != "none",
-            "experiment_kwargs": dict(experiment) or None,
-        }
-    )
 
 
 def _check_needs_no_corpus(task_metadata: TaskMetadata) -> None:

@@ -47,7 +47,9 @@ def list_offline_tasks(families: dict[str, list[Retrieval]]) -> list[AbsTask]:
     """Return the tasks over collections by family. The first two of a family are searched, the third is reranked."""
     tasks: list[AbsTask] = []
     for family, collections in families.items():
-        tasks += [_make_retrieval_task(collection) for collection in collections[:2]]
+        for collection in collections[:2]:
+            data = {SPLIT: split_data(collection)}
+            tasks.append(_make_task(AbsTaskRetrieval, collection.name, "Retrieval", data))
         tasks.append(_make_reranking_task(collections[2 % len(collections)]))
         tasks.append(_make_pair_task(f"{family}-pairs", collections[0]))
         if len(collections) > 1:
@@ -69,10 +71,6 @@ def list_human_tasks() -> list[AbsTask]:
         _make_sts_task("lee-news", _list_news_pairs(folder)),
         _make_classification_task("polarity", load_film_reviews()),
     ]
-
-
-def _make_retrieval_task(collection: Retrieval) -> AbsTask:
-    return _make_task(AbsTaskRetrieval, collection.name, "Retrieval", {SPLIT: split_data(collection)})
 
 
 def _make_reranking_task(collection: Retrieval) -> AbsTask:
