@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from repro.analyses import Measured, measure_run
+from repro.analyses import measure_run
 from repro.batches.surrogate import get_trained_folder
 from repro.evaluate.result_cache import FOLDER
 from repro.model.progress import make_encoding_reporter
@@ -55,13 +55,15 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     # Only rank 0 measures and records. The other ranks encode for it, and wait for its record.
     is_first = int(os.environ.get("RANK", "0")) == 0
     model: Any = None
-    trained: Any = Measured({})
+    metrics: dict[str, float] = {}
+    arrays: dict[str, Any] = {}
+    training: dict[str, Any] = {}
     shared_encoding: AbstractContextManager[None] = nullcontext()
     if run.architecture in TRAINED:
         from repro.train.shared_encoding import serve_encoding, share_encoding
         from repro.train.trainer import train_run
 
-        model, trained = train_run(inputs, should_stop=should_stop, progress=progress)
+        model, (metrics, arrays, training) = train_run(inputs, should_stop=should_stop, progress=progress)
         if is_first:
             shared_encoding = share_encoding(model)
         else:
@@ -84,8 +86,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     record = write_record(
         get_local_records(),
         run,
-        metrics={**trained.metrics, **measured.metrics},
-        arrays={**trained.arrays, **measured.arrays},
+        metrics={**metrics, **measured.metrics},
+        arrays={**arrays, **measured.arrays},
         exhibits=measured.exhibits,
         provenance={
             **code,
@@ -96,7 +98,7 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
                 stage.title: {"id": stage.path.name, **stage.key, **stage.read_build_metadata()}
                 for stage in inputs.graph.stages
             },
-            "training": trained.provenance,
+            "training": training,
             **_describe_encoder(run),
             **filter_model,
             "suite": measured.provenance,

@@ -28,8 +28,8 @@ from repro.stopping import Interrupted, Stopped, unwrap_stop
 from repro.storage.files import json_object, write_json
 from repro.storage.lease import Lease, acquire_when_free, get_live_owner
 from repro.storage.paths import get_building_folder, get_local_records, get_stage_folder, run_folder
-from repro.storage.shards import build_from_shards, find_stage
-from repro.storage.stages import Stage
+from repro.storage.shards import build_from_shards, find_parent_stage, find_stage
+from repro.storage.stages import STAGE_FILE, Stage
 from repro.train.checkpoint import CHECKPOINT_FILE, read_checkpoint_step
 from slurm.ranks import any_rank, join_ranks
 from slurm.signals import EXIT_INTERRUPTED, Stop, die_with_parent, handle_stop_signals, log_line
@@ -121,6 +121,12 @@ def get_run_item(run: Run) -> WorkItem:
     return WorkItem(run_id(run))
 
 
+def is_stage_built(title: str) -> bool:
+    """Return whether a stage is built, or a shard or its whole stage. Only folders are read."""
+    titles = filter(None, (title, find_parent_stage(title)))
+    return any((get_stage_folder() / each / STAGE_FILE).is_file() for each in titles)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One unit of work, described by plain values that survive pickle and JSON."""
@@ -144,7 +150,9 @@ class Job:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do."""
-        return self._stage().is_built if self.stage else has_record(get_local_records(), run_from_fields(self.run))
+        if self.stage:
+            return is_stage_built(self.stage)
+        return has_record(get_local_records(), run_from_fields(self.run))
 
     @property
     def is_first(self) -> bool:
@@ -247,7 +255,8 @@ class Job:
         if self.num_processes > 1 and last is not None and last.state == "failed":
             return
         if not isinstance(error, Stopped):
-            reason = f"{type(error).__name__}: {error}"
+            # notes name the file that was read
+            reason = ": ".join([*getattr(error, "__notes__", ()), f"{type(error).__name__}: {error}"])
             if not self.is_first:
                 reason = f"rank {os.environ['RANK']} on {socket.gethostname()}: {reason}"
             lines = "".join(traceback.format_exception(error))

@@ -194,17 +194,24 @@ class Launch:
     def submit(self, batches: Sequence[Batch], progress: Progress, *, retry: bool = False) -> None:
         """Submit all batches. Raises ValueError with the reason for the first that Slurm refuses.
 
-        With `retry`, failures of the runs and stages are cleared.
+        With `retry`, failures of the submitted runs and stages are cleared. Those of a refused batch stay.
         """
         for batch in batches:
             # Everything that Slurm has accepted must be recorded.
             with delay_stops(), hide_enclosing_job():
+                items = [task.item for task in batch.tasks] if retry else []
+                failures = [(item, item.read(), item.is_cancelled) for item in items]
                 # Before the submission, because a job may start at once.
-                for task in batch.tasks if retry else ():
-                    task.item.clear_failure()
+                for item in items:
+                    item.clear_failure()
                 try:
                     jobs = self._submit(batch)
                 except (FailedJobError, FailedSubmissionError) as error:
+                    for item, state, was_cancelled in failures:
+                        if state is not None and item.read() is None:
+                            item.write(state)
+                        if was_cancelled:
+                            item.cancel()
                     lines = [line for line in str(error).splitlines() if "sbatch" in line or "error" in line.lower()]
                     reason = " ".join(lines) or error
                     raise ValueError(f"Slurm refused {batch.name}: {reason}; launch again for the rest") from error

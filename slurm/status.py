@@ -24,14 +24,12 @@ from repro.storage.lease import Owner, get_last_owner, get_live_owner
 from repro.storage.paths import (
     get_local_records,
     get_published_records,
-    get_stage_folder,
     run_folder,
 )
 from repro.storage.shards import find_parent_stage
-from repro.storage.stages import STAGE_FILE
 from repro.text import format_seconds, make_printable
 from repro.train.checkpoint import METRICS_FILE
-from slurm.job import JobState, WorkItem, get_run_item
+from slurm.job import JobState, WorkItem, get_run_item, is_stage_built
 from slurm.scheduler import Queued, fetch_job_outcome, fetch_queue
 from slurm.sweep import Submission, read_submissions
 
@@ -130,7 +128,7 @@ class Snapshot:
             reason = f"{died if last.state == 'running' else last.reason}; {reason}"
         elif live_on != "slurm":
             # Another process may have built a stage after its job failed. The first stage that is missing counts.
-            for stage in [name for name in reversed(self.list_dependencies(item.name)) if not _is_built(name)]:
+            for stage in [name for name in reversed(self.list_dependencies(item.name)) if not is_stage_built(name)]:
                 failure = WorkItem(stage).read()
                 if failure is not None and failure.state == "failed":
                     reason = f"stage {stage} failed: {failure.reason}; {failure.log}"
@@ -188,13 +186,13 @@ class Snapshot:
             for status in statuses
             for name in (() if status.state == "recorded" else self.list_dependencies(status.id))
             # Shards are described with their stage.
-            if not find_parent_stage(name) and not _is_built(name)
+            if not find_parent_stage(name) and not is_stage_built(name)
         }
         return {name: self._describe_stage(name) for name in names}
 
     def _describe_stage(self, name: str) -> str:
         shards = self._list_shards(name)
-        unbuilt = [shard for shard in shards if not _is_built(shard)]
+        unbuilt = [shard for shard in shards if not is_stage_built(shard)]
         last = WorkItem(name).read()
         if unbuilt:
             details = "; ".join(f"{shard.rpartition('/')[2]} {self._describe_stage(shard)}" for shard in unbuilt[:3])
@@ -204,10 +202,6 @@ class Snapshot:
         if last is not None and last.state == "failed":
             return f"failed: {last.reason}; log {last.log}"
         return self.find_live_job(name)[1]
-
-
-def _is_built(name: str) -> bool:
-    return (get_stage_folder() / name / STAGE_FILE).is_file()
 
 
 def read_progress(run: Run) -> TrainingProgress | None:

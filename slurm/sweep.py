@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
 from repro.train.performance import explain_indivisible
-from slurm.job import Job, WorkItem
+from slurm.job import Job, WorkItem, get_run_item
 from slurm.profiles import Profile, count_shards
 
 CAREFUL_SCALES = ("small", "large")
@@ -37,14 +36,10 @@ class Task:
     """One job of a sweep, with the stages it needs and the runs that must end first, whatever their outcome."""
 
     job: Job
+    item: WorkItem
     needs: tuple[str, ...]
     # On Slurm: the runs that execute a training run it shares.
     after: tuple[str, ...] = ()
-
-    @cached_property
-    def item(self) -> WorkItem:
-        """The work item of its job."""
-        return self.job.item
 
     @property
     def name(self) -> str:
@@ -97,7 +92,7 @@ def build_tasks(runs: Sequence[Run], profile: Profile) -> list[Task]:
         for stage in stages:
             if stage.title not in stage_tasks:
                 stage_tasks |= {task.name: task for task in _build_stage_tasks(stage, job, num_shards[stage.title])}
-        tasks.append(Task(job, tuple(stage.title for stage in stages)))
+        tasks.append(Task(job, get_run_item(run), tuple(stage.title for stage in stages)))
     return [*stage_tasks.values(), *tasks]
 
 
@@ -125,9 +120,9 @@ def _build_stage_tasks(stage: Stage, job: Job, num_shards: int) -> Iterator[Task
     single_job = replace(job, num_processes=1)
     for shard in shards:
         if not shard.is_built:
-            yield Task(replace(single_job, stage=shard.title), needs)
+            yield Task(replace(single_job, stage=shard.title), WorkItem(shard.title), needs)
     merging_job = replace(single_job, stage=stage.title, num_shards=max(1, len(shards)))
-    yield Task(merging_job, (*needs, *_list_unbuilt(shards)))
+    yield Task(merging_job, WorkItem(stage.title), (*needs, *_list_unbuilt(shards)))
 
 
 def _list_unbuilt(stages: Iterable[Stage]) -> tuple[str, ...]:

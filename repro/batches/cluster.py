@@ -161,7 +161,8 @@ def join_clusters(parts: Sequence[Path], domain_codes_N: np.ndarray) -> Clusters
     results = {}
     for centroids in (path for part in parts for path in part.glob("centroids-*.npy")):
         nearest = centroids.with_name(centroids.name.replace("centroids", "nearest"))
-        results[int(centroids.stem.partition("-")[2])] = np.load(centroids, mmap_mode="r"), np.load(nearest)
+        domain = int(centroids.stem.partition("-")[2])
+        results[domain] = np.load(centroids, mmap_mode="r"), np.load(nearest, mmap_mode="r")
     return _join(domain_codes_N, results)
 
 

@@ -171,6 +171,7 @@ def _is_gpu_full(error: BaseException) -> bool:
 def _is_disk_full(error: BaseException) -> bool:
     """Return whether the disk is full. Libraries wrap this error, some as text only."""
     return any(
-        (isinstance(link, OSError) and link.errno in DISK_FULL_ERRORS) or "No space left on device" in str(link)
+        (isinstance(link, OSError) and link.errno in DISK_FULL_ERRORS)
+        or any(os.strerror(number) in str(link) for number in DISK_FULL_ERRORS)
         for link in _iterate_causes(error)
     )

@@ -21,7 +21,7 @@ import numpy as np
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection
 from repro.storage.digests import hash_file, hash_json
-from repro.storage.memo import read_memo, write_memo
+from repro.storage.files import read_memo, write_memo
 
 RECIPE = 4
 """Version of the search and its measures. Raise it if the same system would get other scores.

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from repro.model import modeling_cde
-from repro.model.packed import can_pack, compute_packed_states
+from repro.model.packed import can_pack, compute_packed_states, look_up_words
 from repro.model.texts import Texts
-from repro.model.word_vectors import look_up_words
 
 
 class Backbone(modeling_cde.Backbone):

@@ -14,6 +14,7 @@ from repro.storage.files import atomic_file, json_object, name_in_errors
 CONFIG_FILE = "config.json"
 ARCHITECTURES = ("biencoder", "contextual")
 BACKBONES = ("nomic", "bert", "modernbert")
+FLAGS = ("residual", "text_normalised_twice", "prefix_is_pooled")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,11 @@ class ModelConfig:
         for name, valid in choices.items():
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(valid)}")
+        # A text such as "false" would count as true.
+        if not all(isinstance(getattr(self, name), bool) for name in FLAGS):
+            raise ValueError(f"{', '.join(FLAGS)} must be true or false")
+        if min(self.num_layers, self.num_first_stage_layers, self.num_contexts, self.max_tokens - 2) < 1:
+            raise ValueError(f"layers and contexts must be at least 1, and max_tokens at least 3: {self}")
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size={self.hidden_size} is not a multiple of num_heads={self.num_heads}")
 

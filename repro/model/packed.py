@@ -16,14 +16,23 @@ kernel for every number of rows, megabytes each. Packed texts have another numbe
 zeros to a multiple of `STEP`. Fewer rows than `STEP` are left to torch. Callers with several layers fill once (`fill_rows`),
 because each layer would otherwise store its own copy until backward.
 
+Word vectors are looked up once per piece of the texts of a step. By default, autograd either builds a dense gradient of the
+whole vocabulary for each piece, or concatenates sparse gradients. Concatenation copies all earlier rows for each piece, so
+its cost grows quadratically. On a GPU it also stores every row of every text until the step ends. Here the weight has
+one dense gradient from the first piece on, and each piece adds its rows to it.
+
+The gradient is in `weight.grad` after `backward`, as usual. `torch.autograd.grad` reports the weight as unused. Weights
+that are not leaves use torch's embedding.
+
 Shapes: N texts, S tokens, P prefix vectors, L = P + S positions, T rows (all tokens, or all with their prefixes), R
 rows with zero fill, D hidden size, G texts of a group, H heads, E head size, F feed-forward width, I inputs and O
-outputs of a linear layer.
+outputs of a linear layer, V words.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,7 +43,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from repro.model.texts import Texts
-from repro.model.word_vectors import look_up_words
+
+# torch 2.11 warns about sparse tensors without checks even where they are left out on purpose
+warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")
 
 KINDS = ("bert", "nomic")
 STEP = 256
@@ -317,3 +328,36 @@ class _OneDnnLinear(torch.autograd.Function):
             _product(gradient_RO.t(), filled_RI.t()) if needs_weight else None,
             gradient_TO.sum(0) if needs_bias else None,
         )
+
+
+def look_up_words(ids: Tensor, weight_VD: Tensor) -> Tensor:
+    """Return the word vectors of `ids`, (*ids.shape, D)."""
+    if not weight_VD.is_leaf:
+        return nn.functional.embedding(ids, weight_VD)
+    vectors: Tensor = _Lookup.apply(ids, weight_VD)
+    return vectors
+
+
+class _Lookup(torch.autograd.Function):
+    """Embedding whose backward adds to the weight's gradient. It does not support second derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, ids: Tensor, weight_VD: Tensor) -> Tensor:
+        """Return the word vectors."""
+        ctx.save_for_backward(ids)
+        # Store the weight itself, because saved-tensor hooks may return a copy with another gradient.
+        ctx.weight_VD = weight_VD
+        return nn.functional.embedding(ids, weight_VD)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
+        """Add the gradient of each token to the row of its word."""
+        (ids,) = ctx.saved_tensors
+        weight_VD = ctx.weight_VD
+        if weight_VD.grad is None:
+            weight_VD.grad = torch.zeros_like(weight_VD)
+        rows = gradients[0].flatten(0, -2).to(weight_VD.dtype)
+        # a sparse operand touches only the rows of these words, and repeated words add up
+        weight_VD.grad.add_(torch.sparse_coo_tensor(ids.flatten()[None], rows, weight_VD.shape, check_invariants=False))
+        return None, None

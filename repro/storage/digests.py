@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from repro.storage.memo import read_memo, write_memo
+from repro.storage.files import read_memo, write_memo
 from repro.storage.paths import get_home
 
 SAMPLED_BYTES = 2**26

@@ -149,9 +149,7 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
     for label, value in tensors.items():
         if label in states:
             key, name = states[label]
-            # Unfused AdamW keeps its step counters on the CPU. On a GPU, reading each one would synchronise.
-            stays_on_cpu = key == "step" and not optimizer.defaults.get("fused")
-            optimizer.state[by_name[name]][key] = value if stays_on_cpu else value.to(by_name[name].device)
+            optimizer.state[by_name[name]][key] = value.to(by_name[name].device)
 
 
 def read_checkpoint_step(folder: Path) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from repro.batches.mixing import MixedSampler
 from repro.batches.sampler import StoredSampler
@@ -80,10 +80,10 @@ class TrainSettings:
         """Whether the processes share each batch. Otherwise each computes whole batches."""
         return batches_are_sharded(self.batches_a_step, count_processes())
 
-    @property
-    def compute_loss(self) -> Callable[..., LossParts]:
-        """The loss of this run, as a function of queries (Q, D), documents (M, D) and `masked`."""
-        return partial(batch_loss, loss=self.loss, widths=self.nested_sizes, temperature=self.temperature)
+    def compute_loss(self, queries_QD: Tensor, documents_MD: Tensor, masked: Tensor | None = None) -> LossParts:
+        """Return the loss of this run."""
+        loss, widths, temperature = self.loss, self.nested_sizes, self.temperature
+        return batch_loss(queries_QD, documents_MD, loss=loss, widths=widths, temperature=temperature, masked=masked)
 
 
 def device() -> torch.device:

@@ -6,9 +6,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,7 @@ TENSORBOARD_VARIABLE = "REPRO_TENSORBOARD"
 """Environment variable that turns on scalars for TensorBoard."""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """Summary of a training run for its record."""
 
     metrics: dict[str, float]

@@ -325,7 +325,7 @@ def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:
         if settings.shares_batches:
             queries_QD = parallel.gather_with_gradient(queries_QD)
             documents_MD = parallel.gather_documents(documents_MD, feed.num_own_pairs)
-        return settings.compute_loss(queries_QD, documents_MD, masked=feed.masked)
+        return settings.compute_loss(queries_QD, documents_MD, feed.masked)
 
     stages = Stages(second, loss, first if feed.texts.contexts is not None else None)
     if settings.shares_batches:

@@ -101,6 +101,7 @@ def test_stored_epochs_give_same_batches(kind: str, tmp_path: Path) -> None:
     for epoch in (2, 0):
         np.testing.assert_array_equal(stored.epoch(epoch), packed.epoch(epoch))
     assert (len(stored), stored.dropped_pairs) == (len(packed), packed.dropped_pairs)
+    assert get_sampler_state(stored, len(packed) + 3) == (2, 1, 3)
 
 
 def test_tails_take_turns() -> None:

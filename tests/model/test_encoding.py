@@ -19,9 +19,9 @@ from repro.model.config import ModelConfig
 from repro.model.contextual import Model
 from repro.model.encoding import compute_canonical_order, write_tensors
 from repro.model.modeling_cde import fill_context
+from repro.model.packed import look_up_words
 from repro.model.start import build_model, load_model
 from repro.model.texts import Texts
-from repro.model.word_vectors import look_up_words
 from tests.model.samples import build_small_model
 
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls", "snow falls on the hills", "hills"]
@@ -156,6 +156,8 @@ def test_damaged_model_is_refused(
     [
         ("prompts", "e5"),
         ("num_heads", 3),
+        ("residual", "false"),
+        ("num_contexts", 0),
     ],
 )
 def test_meaningless_config_is_refused(field: str, value: str | int) -> None:

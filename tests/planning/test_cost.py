@@ -24,6 +24,7 @@ from repro.records.store import Record, list_records, read_records, write_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 from repro.storage.paths import get_published_records, run_folder
+from repro.train.performance import estimate_first_stage_bytes, estimate_second_stage_bytes
 from tests.data.files import write_rows
 from tests.leases import take_lease
 
@@ -213,3 +214,14 @@ def test_checkpoint_replaces_first_phase() -> None:
     assert [planned.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
     take_lease(folder / "training").release()
     assert list_missing_trainings(run) == () and list_missing_trainings(steps) == (first,)
+
+
+def test_gpu_memory_follows_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without chunks, memory beyond the weights is that of 1/24 of texts and contexts, rounded up."""
+    monkeypatch.setenv("REPRO_CHUNKS", "9999,9999")
+    run = base("large", architecture="contextual")
+    planned = estimate(run, [], kind="gpu", num_devices=24)
+    texts = -(-1024 // 24) * estimate_second_stage_bytes(run, autocast=True)
+    contexts = 22 * estimate_first_stage_bytes(run, autocast=True)
+    weights = cost.BASE_MEMORY_BYTES + cost.BYTES_PER_WEIGHT * cost.count_weights(run)
+    assert planned.memory_bytes == pytest.approx(weights + texts + contexts)

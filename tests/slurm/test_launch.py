@@ -219,6 +219,16 @@ def test_refused_submission_is_explained(fake_slurm: Path) -> None:
     assert all("--dependency=afterok:101\n" in text for text in again), "the queued stage is not submitted again"
 
 
+def test_refused_retry_keeps_failures(fake_slurm: Path) -> None:
+    failed, cancelled = map(get_run_item, RUNS[:2])
+    failed.write(JobState(state="failed", reason="a damaged file"))
+    cancelled.cancel()
+    (fake_slurm / "refuse-102").touch()
+    with pytest.raises(ValueError, match="refused runs 1 of 3"):
+        launch(*RUNS, retry=True)
+    assert read_state(RUNS[0]).reason == "a damaged file" and cancelled.is_cancelled
+
+
 def test_queue_distinguishes_queued_from_vanished(fake_slurm: Path) -> None:
     launch(*RUNS[:2])
     set_queue(fake_slurm, "102_0|PENDING|Dependency", "102_1|RUNNING|None")

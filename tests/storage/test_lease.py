@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,6 +75,17 @@ def test_killed_owner_is_replaced_immediately(tmp_path: Path, is_reaped: bool) -
     else:
         os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
     take_lease(tmp_path).release()
+
+
+def test_process_of_another_user_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc may hide the processes of other users. Then only the heart-beat tells whether the owner is alive."""
+    holder = start_holder(tmp_path)
+    monkeypatch.setattr("repro.storage.lease._read_birth", lambda pid: None)
+    monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
+    assert acquire(tmp_path) is None
+    monkeypatch.undo()
+    holder.kill()
+    holder.join()
 
 
 class Clocks:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repro.storage.memo import read_memo, write_memo
+from repro.storage.files import read_memo, write_memo
 
 RESULT = {"values": [0.1, 1 / 3, float("inf")], "name": "ä"}
 
