@@ -208,7 +208,9 @@ def test_checkpoint_replaces_first_phase() -> None:
     assert list_missing_trainings(run) == list_missing_trainings(steps) == (own, first)
     folder = run_folder(own)
     folder.mkdir(parents=True)
-    save_file({"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": json.dumps({"step": 3})})
+    save_file(
+        {"weight": np.zeros(1)}, folder / "checkpoint.safetensors", {"state": json.dumps({"run_id": "x", "step": 3})}
+    )
     assert list_missing_trainings(run) == (own,) and list_missing_trainings(steps) == (own, first)
     plan = make_plan([run, other], NO_RECORDS)
     assert [planned.num_pairs // run.batch_size for planned in plan.estimates] == [10, 10 + 30]
