@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from repro.spec.artefact import MINUTES, Column, Exhibit, Experiment, Figure, Row, Table
 from repro.spec.claim import Claim, Correlation, Directed, Equivalence, Interaction, Order, Trend, Value
+from repro.spec.identity import run_id
 from repro.spec.measures import MEASURES, TRAINED
 from repro.spec.run import (
     CHOICES,
