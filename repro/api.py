@@ -66,7 +66,7 @@ def train(
     name: str,
     *,
     architecture: str = "contextual",
-    scale: str = "mini",
+    scale: str = "mini2",
     progress: Callable[[str], None] = print,
     **fields: Any,
 ) -> TrainedModel:
@@ -77,7 +77,7 @@ def train(
     Args:
         name: The name of the corpus.
         architecture: "contextual" or "biencoder".
-        scale: "mini" starts from MiniLM. "smoke" trains a tiny model in seconds.
+        scale: "mini2" starts from MiniLM. "smoke" trains a tiny model in seconds.
         progress: Called with each message.
         fields: Further fields of the run, for example `learning_rate` and `seed`.
     """

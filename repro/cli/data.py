@@ -65,7 +65,7 @@ def import_(
     hold_out: Annotated[list[str] | None, typer.Option(help="evaluate on these domains (default: on a tenth)")] = None,
     evaluate_on: Annotated[Path | None, typer.Option(help="evaluate on this BEIR folder, hold out nothing")] = None,
     split: Annotated[str, typer.Option(help="split of a BEIR folder to evaluate on (default: test, or dev)")] = "",
-    scale: Annotated[str, typer.Option(help="scale of the runs. mini starts from MiniLM, desk from words")] = "mini",
+    scale: Annotated[str, typer.Option(help="scale of the runs. mini2 starts from MiniLM, desk from words")] = "mini2",
 ) -> None:
     """Import a corpus of pairs: audit it, hold out a part for evaluation, and write a file of runs."""
     from repro.data.columns import Columns

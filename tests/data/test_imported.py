@@ -136,13 +136,13 @@ def test_unusable_names_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_default_start_is_minilm(tmp_path: Path) -> None:
-    """The name is that of the file. The default `mini` sets steps by the number of pairs, truncates no text and filters none."""
+    """The name is that of the file. The default `mini2` sets steps by the number of pairs, truncates no text and filters none."""
     result = run_import(str(write_rows(tmp_path / "My pairs.jsonl", make_rows(600))))
     assert result.exit_code == 0, result.exception
-    path = get_corpora_folder() / "my-pairs/my-pairs-mini.json"
+    path = get_corpora_folder() / "my-pairs/my-pairs-mini2.json"
     assert result.output.rstrip().endswith(f"repro run {path}")
     runs = [run for run in read_runs(path) if run.architecture in TRAINED]
-    expected = {("mini", get_scale("mini").fields["start"], "none", 40)}
+    expected = {("mini2", get_scale("mini2").fields["start"], "none", 40)}
     assert {(run.scale, run.start, run.filter, run.max_tokens) for run in runs} == expected
     num_pairs = len(read_pairs(make_corpus_stage(runs[0].corpus).path / "train.arrow"))
     assert {run.num_steps for run in runs} == {3 * num_pairs // runs[0].batch_size}

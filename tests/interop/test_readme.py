@@ -67,7 +67,7 @@ def test_python_page_trains_and_evaluates(tmp_path: Path, monkeypatch: pytest.Mo
     (block,) = re.findall(r"```python\n(.*?)```", PYTHON_PAGE.read_text(), re.DOTALL)
     assert len(block.splitlines()) <= 15
     names: dict[str, Any] = {}
-    exec(block.replace('"mini"', '"smoke"'), names)
+    exec(block.replace('"mini2"', '"smoke"'), names)
     trained = names["trained"]
     for path, value in names["result"].metrics.items():
         assert value == pytest.approx(trained.record.metrics[path], abs=1e-6), path

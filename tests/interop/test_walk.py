@@ -24,7 +24,7 @@ def test_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert block is not None
     data, trained, export = (line.removeprefix("python -m repro ").split() for line in block[1].strip().splitlines())
     run = re.findall(r"([0-9a-f]{12})  contextual", run_command(*data, "--scale", "smoke"))[0]
-    output = run_command(*(word.replace("-mini", "-smoke") for word in trained))
+    output = run_command(*(word.replace("-mini2", "-smoke") for word in trained))
     assert "4 of 4 runs have ended" in output and "Deploy " in output
     assert all(f"  {name} " in output for name in SYSTEMS)
     record = json.loads(Path("out", "records", f"{run}.json").read_text())
