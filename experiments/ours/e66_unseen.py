@@ -4,12 +4,23 @@ The models of `mini2` are trained on 120 packages, with batches of one sub-packa
 (docs/PACKAGES.md). Every test package is a corpus of its own.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from experiments import e01_table1 as table1
 from experiments.fresh import NDCG_OF_BLIND
-from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG, NDCG_COLUMN, under
-from repro.spec import Claim, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
+from experiments.shared import (
+    BELOW_PAPERS_GAINS,
+    BY_PART,
+    DIFFERENCES,
+    DOTS_AND_MEAN,
+    LOSS_COLUMN,
+    NDCG,
+    NDCG_COLUMN,
+    SCORE,
+    under,
+)
+from repro.spec import Claim, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
 CORPUS = {"smoke": "planted-tiny", "mini2": "packages-many"}
 SUITE = {"smoke": "planted", "mini2": "packages-many"}
@@ -18,24 +29,25 @@ TEXT: dict[str, Any] = {"corpus": by_scale(CORPUS), "suite": by_scale(SUITE)}
 
 BIENCODER = table1.NEITHER_DOMAIN
 CONTEXTUAL = table1.ARCHITECTURE_DOMAIN | {"test_contexts": "own+wrong+random", "pooling": "mean"}
+FEW: dict[str, Any] = CONTEXTUAL | {"corpus": by_scale({"smoke": "planted", "mini2": "packages-few"})}
 FREQUENCY = CONTEXTUAL | {"pooling": "frequency"}
 BLIND = table1.BLIND_DOMAIN
 WHITENED = BIENCODER | table1.WHITENED
-TRAINED = (BIENCODER, CONTEXTUAL, BLIND, FREQUENCY)
+TRAINED = (BIENCODER, CONTEXTUAL, BLIND, FREQUENCY, FEW)
 REFERENCES = (table1.BM25, table1.MINILM, table1.MINILM | table1.WHITENED)
 
 
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the reference systems, then all rows seed by seed. At `smoke` there is no MiniLM."""
-    text = {"corpus": CORPUS[scale], "suite": SUITE[scale], "num_pairs": None}
     references = REFERENCES if scale == "mini2" else REFERENCES[:1]
     rows = [*references, *(row | {"seed": seed} for seed in SEEDS[scale] for row in (*TRAINED, WHITENED))]
-    return tuple(base(scale, **row | text, batch_size=table1.PLAIN_BATCH[scale]) for row in rows)
+    fixed = {"num_pairs": None, "batch_size": table1.PLAIN_BATCH[scale]}
+    return tuple(base(scale, **dict(pick(**TEXT | row).at(scale).wanted) | fixed) for row in rows)
 
 
 def make_row(label: str, row: dict[str, Any], context: str = "own", scales: tuple[str, ...] = ()) -> Row:
     """Return a row of the table."""
-    return Row(label=label, runs=pick(**row | TEXT), context=context, scales=scales)
+    return Row(label=label, runs=pick(**TEXT | row), context=context, scales=scales)
 
 
 MINI2 = table1.MINI2
@@ -53,6 +65,8 @@ TABLE = Table(
         make_row("contextual, in-corpus", CONTEXTUAL),
         *table1.make_context_rows(CONTEXTUAL | TEXT, "random", "wrong"),
         make_row("· context-blind", BLIND, "null"),
+        make_row("contextual, trained on 12 packages, in-corpus", FEW),
+        *table1.make_context_rows(TEXT | FEW, "random", "wrong"),
         make_row("contextual with word frequencies, in-corpus", FREQUENCY),
         *table1.make_context_rows(FREQUENCY | TEXT, "random", "wrong"),
         make_row("off-the-shelf MiniLM", table1.MINILM, scales=MINI2),
@@ -60,23 +74,77 @@ TABLE = Table(
         make_row("BM25 (reference)", table1.BM25),
     ),
 )
+SUMMARIES = "{suite}/*-summary/ndcg_at_10"
+"""The collections whose queries are summary lines: one for each package."""
+
+
+def compare_with_random(model: dict[str, Any]) -> Row:
+    """Return the series of a model with in-corpus context less random training documents."""
+    return replace(make_row("in-corpus − random context", model), minus=make_row("", model, "random"))
+
+
+def draw_collections(frame: Any, axes: Any) -> str:
+    """Draw the mean gain of each collection in rising order, coloured by the field of its package."""
+    from figures.style import make_palette
+    from repro.data.mined.many import read_packages
+
+    fields = {package.name: package.field for package in read_packages()}
+    gains = frame.groupby("part1")["value"].mean().sort_values()
+    names = [fields.get(name.rpartition("-")[0], "") for name in gains.index]
+    for field, colour in zip(sorted(set(names)), make_palette(len(set(names))), strict=True):
+        places = [place for place, name in enumerate(names) if name == field]
+        axes.plot(places, gains.iloc[places], "o", color=colour, markersize=4, label=field)
+    axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
+    axes.set_xticks([])
+    axes.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
+    return f"{len(gains)} collections; {(gains > 0).sum()} above 0"
+
+
+FIGURE = Figure(
+    name="unseen_gains",
+    title="What the documents of an unseen package are worth",
+    caption=(
+        "NDCG@10 of the contextual model with documents of the searched package as context minus that with random training "
+        "documents. A dot is a collection, averaged over seeds, and a colour is the field of its package."
+    ),
+    kind="own",
+    draw=draw_collections,
+    points="{suite}/*/ndcg_at_10",
+    x_label="collections in rising order",
+    series=(compare_with_random(CONTEXTUAL),),
+    **BY_PART | {"y_label": "difference in NDCG@10 (points)"},
+)
+PACKAGES_FIGURE = Figure(
+    name="unseen_by_packages",
+    title="What documents are worth by the number of training packages",
+    caption=(
+        "NDCG@10 of the contextual model with documents of the searched package as context minus that with random training "
+        f"documents, trained on 120 packages (packages-many) and on 12 of them, with as many steps. {DOTS_AND_MEAN}"
+    ),
+    x="corpus",
+    x_label="training text",
+    series=tuple(map(compare_with_random, (CONTEXTUAL, FEW))),
+    **SCORE | DIFFERENCES,
+)
 
 
 def score(row: dict[str, Any], metric: str = NDCG) -> Term:
     """Return the mean NDCG@10 of a row on the unseen packages."""
-    return term(metric, **row | TEXT)
+    return term(metric, **TEXT | row)
 
 
-CLAIMS = tuple(
+COMMON: dict[str, Any] = {
+    "source": "our question: is context worth more on corpora unlike the training text (§1, §4.2)?",
+    "stated": "2026-11-29",
+    "scales": MINI2,
+    "seeds": SEEDS["mini2"],
+}
+ORDERS = tuple(
     Claim.order(
         id,
         f"on packages that were not trained on, {statement}",
         pairs=[(score(CONTEXTUAL), worse)],
-        source="our question: is context worth more on corpora unlike the training text (§1, §4.2)?",
-        stated="2026-11-29",
-        scales=MINI2,
-        seeds=SEEDS["mini2"],
-        **BELOW_PAPERS_GAINS,
+        **COMMON | BELOW_PAPERS_GAINS,
     )
     for id, statement, worse in (
         ("UN.a", "in-corpus context beats random training documents", score(CONTEXTUAL, under("random"))),
@@ -86,6 +154,34 @@ CLAIMS = tuple(
     )
 )
 
+MINILM_WHITENED = table1.MINILM | table1.WHITENED
+CLAIMS = (
+    *ORDERS,
+    Claim.correlation(
+        "UN.e",
+        "on packages that were not trained on, documents are worth more where whitening gains more for MiniLM",
+        x=score(MINILM_WHITENED, under("whitened", SUMMARIES)),
+        x_minus=score(MINILM_WHITENED, under("whitened-wrong", SUMMARIES)),
+        y=score(CONTEXTUAL, SUMMARIES),
+        minus=score(CONTEXTUAL, under("random", SUMMARIES)),
+        points="datasets",
+        because="any correlation beyond chance; one collection for each package, so the points are independent",
+        sign=1,
+        **COMMON,
+    ),
+    Claim.interaction(
+        "UN.f",
+        "documents of unseen packages are worth less to a model that was trained on a tenth of the packages",
+        of=(score(CONTEXTUAL), score(CONTEXTUAL, under("random"))),
+        above=(score(FEW), score(FEW, under("random"))),
+        **COMMON | BELOW_PAPERS_GAINS,
+    ),
+)
 EXPERIMENT = Experiment(
-    title="Unseen packages", runs=runs, artefacts=(TABLE,), claims=CLAIMS, scales=tuple(SEEDS), local_seeds=(0, 1)
+    title="Unseen packages",
+    runs=runs,
+    artefacts=(TABLE, FIGURE, PACKAGES_FIGURE),
+    claims=CLAIMS,
+    scales=tuple(SEEDS),
+    local_seeds=(0, 1),
 )

@@ -5,6 +5,7 @@ Nothing is trained.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,20 +28,26 @@ MAX_SHOWN_PAIRS = 64
 
 
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
-    """Return `batches/difficulty` and `batches/masked_fraction`, as means over batches and as values per batch."""
+    """Return `batches/difficulty`, `batches/masked_fraction` and `batches/same_text`, as means and as values per batch.
+
+    The last is the share of negatives that are views of the same text as the query (ids that differ after "@").
+    """
     from repro.analyses.microscope import explain
     from repro.train.batch_view import BatchViewer
     from repro.train.setup import build_sampler
 
     run, sampler, viewer = inputs.run, build_sampler(inputs), BatchViewer(inputs)
     num_batches = max(1, min(len(sampler), NUM_BATCHED_PAIRS // run.batch_size))
-    difficulty, masked = [], []
+    difficulty, masked, same_text = [], [], []
     for step in range(num_batches):
         view = viewer(sampler.at(step))
+        counts = Counter(id.partition("@")[0] for id in inputs.pairs.ids(view.pairs_B)).values()
+        same_text.append(sum(n * (n - 1) for n in counts) / (run.batch_size * (run.batch_size - 1)))
         assert view.difficulty is not None, "this analysis requires the surrogate's scores"
         difficulty.append(view.difficulty)
         masked.append(view.masked_fraction)
-    arrays = {"batches/difficulty": np.array(difficulty), "batches/masked_fraction": np.array(masked)}
+    values = {"difficulty": difficulty, "masked_fraction": masked, "same_text": same_text}
+    arrays = {f"batches/{name}": np.array(per_batch) for name, per_batch in values.items()}
     metrics = {name: float(values.mean()) for name, values in arrays.items()}
     exhibits = {BATCH_EXHIBIT: make_batch_exhibit(explain(run, 1))} if run.batch_size <= MAX_SHOWN_PAIRS else {}
     return Measured(metrics, arrays, {"num_batches": num_batches, "num_batches_an_epoch": len(sampler)}, exhibits)

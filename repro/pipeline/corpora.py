@@ -86,6 +86,12 @@ CORPORA: dict[str, Corpus] = {
         made_from="180 wheels that pip fetches once",
         reads_wheels=True,
     ),
+    "packages-few": Corpus(
+        _build_later("mined.many:build_many", step=10),
+        manifests=(MANY_FOLDER,),
+        made_from="the same wheels, with a tenth of the training packages",
+        reads_wheels=True,
+    ),
 }
 
 

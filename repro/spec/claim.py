@@ -199,7 +199,7 @@ class Correlation(Directed):
 
     With points="runs", a point is a configuration that both terms select, averaged over its seeds. With
     points="datasets", a point is a dataset of one system, metrics have `*` for the dataset, `minus` is subtracted from
-    `y`, and r is the mean over systems. With has_interval=False, r has no interval, for example because datasets are
+    `y` and `x_minus` from `x`, and r is the mean over systems. With has_interval=False, r has no interval, for example because datasets are
     alike. With `within`, r is the mean over the values of that field.
     """
 
@@ -208,6 +208,7 @@ class Correlation(Directed):
     y: Term
     points: str
     minus: Term | None = None
+    x_minus: Term | None = None
     within: str = ""
     has_interval: bool = True
 
@@ -220,8 +221,8 @@ class Correlation(Directed):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The two terms, and the term that is subtracted from the second."""
-        return (self.x, self.y) if self.minus is None else (self.x, self.y, self.minus)
+        """The two terms, and those that are subtracted from them."""
+        return (self.x, self.y, *filter(None, (self.minus, self.x_minus)))
 
     @property
     def unit(self) -> Unit:

@@ -417,19 +417,19 @@ def _points_by_run(claim: Correlation, evidence: Evidence) -> list[Points]:
 
 
 def _points_by_dataset(claim: Correlation, evidence: Evidence) -> list[Points]:
-    """Return a point for each dataset, with `minus` subtracted from y, grouped by system."""
+    """Return a point for each dataset, with `minus` subtracted from y and `x_minus` from x, grouped by system."""
 
     def average(term: Term) -> dict[str, float]:
         records = [record for system in evidence.systems[term] for record in evidence.get_records(system)]
         return average_by_part(records, term.metric)
 
     x = average(claim.x)
-    baseline = dict.fromkeys(x, 0.0) if claim.minus is None else average(claim.minus)
+    x_less, y_less = (dict.fromkeys(x, 0.0) if term is None else average(term) for term in (claim.x_minus, claim.minus))
     return [
         [
-            (x[name], y - baseline[name])
+            (x[name] - x_less[name], y - y_less[name])
             for name, y in average_by_part(evidence.get_records(system), claim.y.metric).items()
-            if name in x and name in baseline
+            if name in x and name in x_less and name in y_less
         ]
         for system in evidence.systems[claim.y]
     ]

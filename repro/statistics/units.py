@@ -102,8 +102,14 @@ def split_by_stratum(values: np.ndarray, strata_Q: np.ndarray) -> dict[int, np.n
 
 
 def average_by_part(records: Sequence[Record], pattern: str) -> dict[str, float]:
-    """Return a metric for each dataset, averaged over records. `*` in the metric stands for the name of the dataset."""
+    """Return a metric for each dataset, averaged over records. `*` in the metric stands for the name of the dataset.
+
+    With `*-summary`, only for the datasets whose names end so.
+    """
+    ending = pattern.partition("*")[2].partition("/")[0]
     names = dict.fromkeys(row["name"] for record in records for row in record.provenance["suite"]["datasets"])
     return {
-        name: float(np.mean([read_metric(record, pattern.replace("*", name)) for record in records])) for name in names
+        name: float(np.mean([read_metric(record, pattern.replace(f"*{ending}", name)) for record in records]))
+        for name in names
+        if name.endswith(ending)
     }

@@ -127,8 +127,8 @@ def _get_name_words(row: Row) -> str:
     return " ".join(map(split_identifier, name.split(".")[-2:]))
 
 
-def build_many(folder: Path) -> None:
-    """Write train.arrow, the suites `packages-many` and `packages-many-validation`, and report.json.
+def build_many(folder: Path, step: int = 1) -> None:
+    """Write train.arrow from every `step`-th training package, the suites `packages-many` and `packages-many-validation`, and report.json.
 
     The collections share no text with each other or with the training pairs.
 
@@ -151,8 +151,7 @@ def build_many(folder: Path) -> None:
     removed: Counter[str] = Counter()
     rows = (
         cut_document(row)
-        for package in packages
-        if package.split == "train"
+        for package in [package for package in packages if package.split == "train"][::step]
         for row in _read_rows(package, paths[package.name])
     )
     fresh = drop_repeated_documents(drop_evaluated_rows(rows, evaluated, removed), removed)
