@@ -20,6 +20,7 @@ from repro.analyses.corpora import measure_divergence
 from repro.analyses.pairs import NUM_NEIGHBOURS, measure_cluster, measure_neighbours
 from repro.batches.mask import compute_content_keys
 from repro.data.beir import Suite, SuiteDataset, load_beir, write_beir_folder
+from repro.data.pairs import Pairs
 from repro.data.paper.collection_rules import CollectionRules
 from repro.execute import execute
 from repro.pipeline.inputs import Inputs
@@ -267,6 +268,17 @@ def test_batches_match_plain_loops(tmp_path: Path) -> None:
         assert measured.metrics["batches/masked_fraction"] == pytest.approx(shares.mean())
         assert measured.metrics["batches/masked_fraction"] > unfiltered.metrics["batches/masked_fraction"]
         assert measured.metrics["batches/difficulty"] == pytest.approx(unfiltered.metrics["batches/difficulty"])
+
+
+def test_batches_count_negatives_of_same_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pairs, "ids", lambda self, rows: [f"{row // 5}@{row}" for row in rows])
+    inputs, measured = measure_batches(tmp_path)
+    sampler = build_sampler(inputs)
+    for step, share in enumerate(measured.arrays["batches/same_text"]):
+        assert share == pytest.approx(
+            np.mean([a // 5 == b // 5 for a, b in itertools.permutations(sampler.at(step), 2)])
+        )
+    assert measured.metrics["batches/same_text"] > 0
 
 
 def test_counts_match_planted_corpus() -> None:

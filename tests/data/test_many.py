@@ -85,6 +85,8 @@ def test_splits_share_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(pairs) == 500 - 200
     numbers = {int(keep_words(text).split()[-1]) for text in pairs.texts("query", range(len(pairs)))}  # type: ignore[arg-type]
     assert numbers == set(range(400, 700))
+    build_many(tmp_path / "tenth", step=10)
+    assert len(read_pairs(tmp_path / "tenth" / "train.arrow")) == len(pairs), "the first of every ten packages"
     # a row that changed is refused
     write_wheel("ptrain", 499, shift=200)
     with pytest.raises(ValueError, match="sha256"):

@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,16 @@ from repro.report.tables import format_in_unit
 from repro.spec import TRAINED, Claim, Figure, Run, base, by_scale, grid, term
 from repro.spec.registry import artefacts, experiments
 from repro.statistics.contrasts import find_runs
-from repro.statistics.judge import WORDS, Comparison, Judgement, choose_word, compare, is_early, judge_all
+from repro.statistics.judge import (
+    WORDS,
+    Comparison,
+    Judgement,
+    _points_by_dataset,
+    choose_word,
+    compare,
+    is_early,
+    judge_all,
+)
 from repro.statistics.units import load_units, read_metric, stratified_mean
 from repro.text import MINUS
 from tests.published import judge_published
@@ -268,6 +279,22 @@ def test_correlation_needs_five_settings(tmp_path: Path) -> None:
         write_scored(tmp_path / "constant", record.run, 0.1 + record.run.batch_size / 200) for record in records
     ]
     assert judge(make_correlation(), constant).comparisons == (Comparison(0.0),), "one side does not vary"
+
+
+def test_correlation_over_datasets_subtracts_on_both_sides() -> None:
+    """Only datasets with the ending of the metric are points."""
+    scores = {"gain": (5, 9, 1), "other": (1, 2, 7), "x": (4, 3, 0), "less": (2, 2, 9)}
+    names = ("a-summary", "b-summary", "b-name")
+    metrics = {f"{kind}/{name}": value for kind, row in scores.items() for name, value in zip(names, row, strict=True)}
+    record = SimpleNamespace(
+        run=base("desk"), metrics=metrics, provenance={"suite": {"datasets": [{"name": each} for each in names]}}
+    )
+    gain, other, x, less = (term(f"{kind}/*-summary") for kind in scores)
+    claim = Claim.correlation("X.d", "", x=x, y=gain, minus=other, x_minus=less, points="datasets", sign=1, **ORIGIN)  # type: ignore[arg-type]
+    evidence: Any = SimpleNamespace(
+        systems={key: ["system"] for key in claim.terms}, get_records=lambda system: [record]
+    )
+    assert _points_by_dataset(claim, evidence) == [[(4 - 2, 5 - 1), (3 - 2, 9 - 2)]]
 
 
 def test_headline_words_need_p_after_holm(tmp_path: Path) -> None:
