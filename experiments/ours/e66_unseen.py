@@ -83,36 +83,17 @@ def compare_with_random(model: dict[str, Any]) -> Row:
     return replace(make_row("in-corpus − random context", model), minus=make_row("", model, "random"))
 
 
-def draw_collections(frame: Any, axes: Any) -> str:
-    """Draw the mean gain of each collection in rising order, coloured by the field of its package."""
-    from figures.style import make_palette
-    from repro.data.mined.many import read_packages
-
-    fields = {package.name: package.field for package in read_packages()}
-    gains = frame.groupby("part1")["value"].mean().sort_values()
-    names = [fields.get(name.rpartition("-")[0], "") for name in gains.index]
-    for field, colour in zip(sorted(set(names)), make_palette(len(set(names))), strict=True):
-        places = [place for place, name in enumerate(names) if name == field]
-        axes.plot(places, gains.iloc[places], "o", color=colour, markersize=4, label=field)
-    axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
-    axes.set_xticks([])
-    axes.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
-    return f"{len(gains)} collections; {(gains > 0).sum()} above 0"
-
-
 FIGURE = Figure(
     name="unseen_gains",
     title="What the documents of an unseen package are worth",
     caption=(
         "NDCG@10 of the contextual model with documents of the searched package as context minus that with random training "
-        "documents. A dot is a collection, averaged over seeds, and a colour is the field of its package."
+        f"documents, as means over the packages of a field. {DOTS_AND_MEAN}"
     ),
-    kind="own",
-    draw=draw_collections,
-    points="{suite}/*/ndcg_at_10",
-    x_label="collections in rising order",
+    points="{suite}/{family}/ndcg_at_10",
+    x_label="field of the package",
     series=(compare_with_random(CONTEXTUAL),),
-    **BY_PART | {"y_label": "difference in NDCG@10 (points)"},
+    **BY_PART | DIFFERENCES,
 )
 PACKAGES_FIGURE = Figure(
     name="unseen_by_packages",
