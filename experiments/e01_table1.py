@@ -27,7 +27,6 @@ OWN_SCALES = ("desk", "lab")
 MINI, MINI2 = ("mini",), ("mini2",)
 FROM_MINILM = MINI + MINI2
 SCALES_WITH_DOMAINS = ("smoke", *OWN_SCALES)
-WITH_DOMAINS = (*SCALES_WITH_DOMAINS, *FROM_MINILM)
 NOT_MINI = ("smoke", *OWN_SCALES, "small", "large")
 WITH_MINI = (*NOT_MINI, *MINI)
 JUDGED_SCALES = (*OWN_SCALES, "small", "large")
@@ -203,13 +202,10 @@ TABLE = Table(
             runs=pick(**NEITHER),
             paper=make_printed_row(0.39, 90.3, 59.9, 16384),
         ),
-        Row(label="neither (random batches)", runs=pick(**NEITHER_RANDOM), scales=NOT_MINI),
-        Row(label="neither (one domain per batch)", runs=pick(**NEITHER_DOMAIN), scales=WITH_DOMAINS),
+        Row(label="neither (random batches)", runs=pick(**NEITHER_RANDOM)),
+        Row(label="neither (one domain per batch)", runs=pick(**NEITHER_DOMAIN)),
         Row(
-            label="biencoder, whitened by its corpus (ours)",
-            runs=pick(**NEITHER_DOMAIN | WHITENED),
-            context="whitened",
-            scales=tuple(WHITENED_SEEDS),
+            label="biencoder, whitened by its corpus (ours)", runs=pick(**NEITHER_DOMAIN | WHITENED), context="whitened"
         ),
         Row(
             label="contextual batches",
@@ -217,7 +213,7 @@ TABLE = Table(
             paper=make_printed_row(0.81, 77.7, 61.7, 512, 512),
             scales=WITH_MINI,
         ),
-        Row(label="clusters of 64 in a source, no filter", runs=pick(**SMALL_CLUSTERS), scales=MINI2),
+        Row(label="clusters of 64 in a source, no filter", runs=pick(**SMALL_CLUSTERS)),
         Row(
             label="contextual architecture", runs=pick(**ARCHITECTURE), paper=make_printed_row(0.37, 90.7, 62.4, 16384)
         ),
@@ -227,14 +223,11 @@ TABLE = Table(
             label="contextual, in-corpus, whitened (ours)",
             runs=pick(**ARCHITECTURE_DOMAIN | WHITENED),
             context="whitened",
-            scales=tuple(WHITENED_SEEDS),
         ),
-        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
+        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN)),
         *make_context_rows(ARCHITECTURE_DOMAIN, "random", scales=FROM_MINILM),
-        *make_context_rows(ARCHITECTURE_DOMAIN, "wrong", "null", scales=WITH_DOMAINS),
-        Row(
-            label="· context-blind, one domain per batch", runs=pick(**BLIND_DOMAIN), context="null", scales=FROM_MINILM
-        ),
+        *make_context_rows(ARCHITECTURE_DOMAIN, "wrong", "null"),
+        Row(label="· context-blind, one domain per batch", runs=pick(**BLIND_DOMAIN), context="null"),
         Row(
             label="both",
             runs=pick(**BOTH),
@@ -242,23 +235,13 @@ TABLE = Table(
             scales=WITH_MINI,
         ),
         *make_context_rows(BOTH, "random", scales=MINI),
-        *make_context_rows(BOTH, "wrong", "null", scales=WITH_MINI),
-        Row(
-            label="architecture, clusters of 64 in a source",
-            runs=pick(**ARCHITECTURE_SMALL_CLUSTERS),
-            scales=MINI2,
-        ),
-        *make_context_rows(ARCHITECTURE_SMALL_CLUSTERS, "random", scales=MINI2),
+        *make_context_rows(BOTH, "wrong", "null"),
+        Row(label="architecture, clusters of 64 in a source", runs=pick(**ARCHITECTURE_SMALL_CLUSTERS)),
+        *make_context_rows(ARCHITECTURE_SMALL_CLUSTERS, "random"),
         Row(label="BM25 (reference)", runs=pick(**BM25)),
         Row(label="surrogate (reference)", runs=pick(**WORDS)),
-        Row(
-            label="off-the-shelf MiniLM",
-            runs=pick(**MINILM, max_tokens=base("mini").max_tokens),
-            scales=(*OWN_SCALES, *FROM_MINILM),
-        ),
-        Row(
-            label="off-the-shelf MiniLM, 256 tokens", runs=pick(**MINILM, max_tokens=MINILM_TOKENS), scales=FROM_MINILM
-        ),
+        Row(label="off-the-shelf MiniLM", runs=pick(**MINILM, max_tokens=base("mini").max_tokens)),
+        Row(label="off-the-shelf MiniLM, 256 tokens", runs=pick(**MINILM, max_tokens=MINILM_TOKENS)),
     ),
 )
 
@@ -285,8 +268,8 @@ CONTEXT_TABLE = Table(
     ),
     rows=(
         Row(label="contextual architecture", runs=pick(**ARCHITECTURE)),
-        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN), scales=WITH_DOMAINS),
-        Row(label="both", runs=pick(**BOTH), scales=WITH_MINI),
+        Row(label="architecture, one domain per batch", runs=pick(**ARCHITECTURE_DOMAIN)),
+        Row(label="both", runs=pick(**BOTH)),
     ),
 )
 

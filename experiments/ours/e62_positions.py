@@ -42,13 +42,13 @@ TABLE = Table(
     columns=(LOSS_COLUMN, NDCG_COLUMN),
     rows=(
         Row(label="step 0: biencoder, text at 0", runs=pick(**STEP_0[0])),
-        Row(label=f"step 0: biencoder, text at {SHIFT}", runs=pick(**STEP_0[1]), scales=MOVED),
-        Row(label=f"step 0: contextual, text at {SHIFT}, in-corpus", runs=pick(**STEP_0[2]), scales=MOVED),
-        *make_context_rows(STEP_0[2], "null", scales=MOVED),
+        Row(label=f"step 0: biencoder, text at {SHIFT}", runs=pick(**STEP_0[1])),
+        Row(label=f"step 0: contextual, text at {SHIFT}, in-corpus", runs=pick(**STEP_0[2])),
+        *make_context_rows(STEP_0[2], "null"),
         Row(label="step 0: contextual, text at 0, in-corpus", runs=pick(**STEP_0[3])),
         *make_context_rows(STEP_0[3], "random", "null"),
-        Row(label="biencoder, text at 0", runs=pick(**AT_START | FULL), scales=MOVED),
-        Row(label=f"biencoder, text at {SHIFT}", runs=pick(**SHIFTED | FULL), scales=MOVED),
+        Row(label="biencoder, text at 0", runs=pick(**AT_START | FULL)),
+        Row(label=f"biencoder, text at {SHIFT}", runs=pick(**SHIFTED | FULL)),
     ),
 )
 

@@ -61,8 +61,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def make_row(corpus: str, name: str, label: str = "") -> Row:
     """Return the row of a corpus with a filter."""
-    scales = (SCALE,) if name == MINILM else ()
-    return Row(label=label or name, runs=pick(**select(corpus, name)), scales=scales)
+    return Row(label=label or name, runs=pick(**select(corpus, name)))
 
 
 TABLE = Table(

@@ -45,9 +45,9 @@ def runs(scale: str) -> tuple[Run, ...]:
     return tuple(base(scale, **dict(pick(**TEXT | row).at(scale).wanted) | fixed) for row in rows)
 
 
-def make_row(label: str, row: dict[str, Any], context: str = "own", scales: tuple[str, ...] = ()) -> Row:
+def make_row(label: str, row: dict[str, Any], context: str = "own") -> Row:
     """Return a row of the table."""
-    return Row(label=label, runs=pick(**TEXT | row), context=context, scales=scales)
+    return Row(label=label, runs=pick(**TEXT | row), context=context)
 
 
 MINI2 = table1.MINI2
@@ -69,8 +69,8 @@ TABLE = Table(
         *table1.make_context_rows(TEXT | FEW, "random", "wrong"),
         make_row("contextual with word frequencies, in-corpus", FREQUENCY),
         *table1.make_context_rows(FREQUENCY | TEXT, "random", "wrong"),
-        make_row("off-the-shelf MiniLM", table1.MINILM, scales=MINI2),
-        make_row("· whitened by the searched corpus", table1.MINILM | table1.WHITENED, "whitened", MINI2),
+        make_row("off-the-shelf MiniLM", table1.MINILM),
+        make_row("· whitened by the searched corpus", table1.MINILM | table1.WHITENED, "whitened"),
         make_row("BM25 (reference)", table1.BM25),
     ),
 )
