@@ -142,7 +142,7 @@ def add_words(folder: Path) -> None:
     [
         (change_fields("config.json", model_type="gpt2"), r"config\.json.*model_type.*gpt2"),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
-        (change_fields("tokenizer_config.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token_id"),
+        (change_fields("tokenizer_config.json", pad_token="[SEP]"), r"tokenizer\.json.*pad_token"),
         (lambda folder: (folder / "adapter_config.json").write_text("{}"), r"adapter_config\.json"),
         (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), r"pytorch_model\.bin"),
     ],

@@ -69,8 +69,7 @@ def make_filter_inputs(run: Run, surrogate: dict[str, np.ndarray], other: dict[s
     return SimpleNamespace(
         run=run,
         document_keys=np.arange(len(surrogate["document"])),
-        embeddings=surrogate.__getitem__,
-        filter_embeddings=other.__getitem__,
+        embeddings=lambda side, of_filter=False: (other if of_filter else surrogate)[side],
         document_embeddings=lambda of_filter=False: (other if of_filter else surrogate)["document"],
         **dict.fromkeys(("given_negatives", "negatives", "known_positives")),
     )
