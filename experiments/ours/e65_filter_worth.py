@@ -61,7 +61,8 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def make_row(corpus: str, name: str, label: str = "") -> Row:
     """Return the row of a corpus with a filter."""
-    return Row(label=label or name, runs=pick(**select(corpus, name)))
+    scales = (SCALE,) if name == MINILM else ()
+    return Row(label=label or name, runs=pick(**select(corpus, name)), scales=scales)
 
 
 TABLE = Table(
