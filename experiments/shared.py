@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from repro.spec import ByScale, Column, base, by_scale
+from repro.spec import ByScale, Column, base, by_scale, pick
 
 NDCG, LOSS, ACCURACY = "{suite}/mean/ndcg_at_10", "train/loss", "train/accuracy"
 
@@ -78,6 +78,11 @@ def get_budget(num_steps: int) -> dict[str, int]:
 def get_scale_values(scales: Iterable[str], *names: str) -> dict[str, ByScale]:
     """Return the value that each scale has in these fields, to select runs that do not change it."""
     return {name: by_scale({scale: getattr(base(scale), name) for scale in scales}) for name in names}
+
+
+def get_fields_at(fields: Mapping[str, Any], scale: str) -> dict[str, Any]:
+    """Return the fields with the values that they have at a scale."""
+    return dict(pick(**fields).at(scale).wanted)
 
 
 def get_size_at(sizes: Mapping[str, Sequence[Any]], index: int | None) -> ByScale:

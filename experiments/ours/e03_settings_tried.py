@@ -23,6 +23,7 @@ from experiments.shared import (
     NDCG_COLUMN,
     WHAT_A_READER_NOTICES,
     get_budget,
+    get_fields_at,
     get_scale_values,
     under,
 )
@@ -113,7 +114,7 @@ DESIGN_SEEDS = {"smoke": (0,), "desk": (0, 1, 2, 3, 4), "lab": (1,)}
 def list_designs(scale: str) -> tuple[Run, ...]:
     """Return each design with every seed."""
     fixed: dict[str, Any] = get_contextual_sizes(scale) | {"suite": SUITES[scale]}
-    designs = [fixed | dict(pick(**TABLE1 | changes).at(scale).wanted) for _, changes in ALL_DESIGNS]
+    designs = [fixed | get_fields_at(TABLE1 | changes, scale) for _, changes in ALL_DESIGNS]
     return tuple(base(scale, **design, seed=seed) for design in designs for seed in DESIGN_SEEDS[scale])
 
 

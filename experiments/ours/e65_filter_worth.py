@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import e01_table1 as table1
-from experiments.shared import BELOW_PAPERS_GAINS, DIFFERENCES, DOTS_AND_MEAN, LOSS_COLUMN, NDCG, NDCG_COLUMN, SCORE
+from experiments.shared import (
+    BELOW_PAPERS_GAINS,
+    DIFFERENCES,
+    DOTS_AND_MEAN,
+    LOSS_COLUMN,
+    NDCG,
+    NDCG_COLUMN,
+    SCORE,
+    get_fields_at,
+)
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, run_id, term
 
 SCALE = "mini2"
@@ -44,7 +53,7 @@ def select(corpus: str, name: str) -> dict[str, Any]:
     return table1.BATCHES | FILTERS[name] | {"corpus": CORPORA[corpus]}
 
 
-def count_batches(corpus: str) -> dict[str, Any]:
+def select_batches(corpus: str) -> dict[str, Any]:
     """Return the fields of the run that looks at the batches of a corpus and trains nothing."""
     return select(corpus, WORDS) | {"architecture": "none", "measure": "batches"}
 
@@ -52,9 +61,9 @@ def count_batches(corpus: str) -> dict[str, Any]:
 def runs(scale: str) -> tuple[Run, ...]:
     """Return the trained filter, its batches, then all rows seed by seed. At `smoke` there is no MiniLM."""
     rows = [row for row in ROWS if scale != "smoke" or row[1] != MINILM]
-    selected = [count_batches(corpus) for corpus in CORPORA]
+    selected = [select_batches(corpus) for corpus in CORPORA]
     selected += [select(*row) | {"seed": seed} for seed in SEEDS[scale] for row in rows]
-    settings = [dict(pick(**fields).at(scale).wanted) for fields in selected]
+    settings = [get_fields_at(fields, scale) for fields in selected]
     made = (base(scale, **fields | table1.get_sizes(fields, scale)) for fields in settings)
     return tuple(dict.fromkeys((make_filter_run(scale), *made)))
 
@@ -81,7 +90,7 @@ TABLE = Table(
         NDCG_COLUMN,
     ),
     rows=(
-        *(Row(label=f"{corpus}: batches", runs=pick(**count_batches(corpus))) for corpus in CORPORA),
+        *(Row(label=f"{corpus}: batches", runs=pick(**select_batches(corpus))) for corpus in CORPORA),
         *(make_row(corpus, name, f"{corpus}: {name}") for corpus, name in ROWS),
     ),
 )

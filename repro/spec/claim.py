@@ -199,8 +199,8 @@ class Correlation(Directed):
 
     With points="runs", a point is a configuration that both terms select, averaged over its seeds. With
     points="datasets", a point is a dataset of one system, metrics have `*` for the dataset, `minus` is subtracted from
-    `y` and `x_minus` from `x`, and r is the mean over systems. With has_interval=False, r has no interval, for example because datasets are
-    alike. With `within`, r is the mean over the values of that field.
+    `y` and `x_minus` from `x`, and r is the mean over systems. With has_interval=False, r has no interval, for example
+    because datasets are alike. With `within`, r is the mean over the values of that field.
     """
 
     sign: int = field()

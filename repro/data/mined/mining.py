@@ -121,7 +121,9 @@ def verify_manifests(mined: list[Mined], folder: Path = MANIFEST_FOLDER) -> list
     """Return mined rows if they are those of the committed manifests. ValueError with the wheels that differ otherwise."""
     differences = []
     for source in mined:
-        for manifest, rows in zip(read_manifest(source.source, folder), _group_by_wheel(source, folder), strict=True):
+        manifests = read_manifest(source.source, folder)
+        rows_by_wheel = _group_by_wheel(source.rows, [manifest["wheel"] for manifest in manifests])
+        for manifest, rows in zip(manifests, rows_by_wheel, strict=True):
             if hash_rows(rows) != manifest["sha256"]:
                 wheel = f"{source.source}: {manifest['wheel']} {manifest['version']}"
                 differences.append(f"{wheel} has {manifest['num_rows']} rows, {len(rows)} or others were found")
@@ -135,13 +137,12 @@ def read_manifest(source: str, folder: Path = MANIFEST_FOLDER) -> list[dict[str,
     return list(json.loads((folder / f"{source}.json").read_text(encoding="utf-8")))
 
 
-def _group_by_wheel(mined: Mined, folder: Path) -> Iterable[list[Row]]:
-    wheels = [manifest["wheel"] for manifest in read_manifest(mined.source, folder)]
-    wheel_by_domain = {domain: _get_wheel(domain, wheels) for domain in {row.domain for row in mined.rows}}
-    rows: dict[str, list[Row]] = {wheel: [] for wheel in wheels}
-    for row in mined.rows:
-        rows[wheel_by_domain[row.domain]].append(row)
-    return rows.values()
+def _group_by_wheel(rows: Sequence[Row], wheels: Sequence[str]) -> Iterable[list[Row]]:
+    wheel_by_domain = {domain: _get_wheel(domain, wheels) for domain in {row.domain for row in rows}}
+    groups: dict[str, list[Row]] = {wheel: [] for wheel in wheels}
+    for row in rows:
+        groups[wheel_by_domain[row.domain]].append(row)
+    return groups.values()
 
 
 def _get_wheel(domain: str, wheels: Sequence[str]) -> str:
