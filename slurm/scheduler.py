@@ -21,12 +21,10 @@ SITE_VARIABLES = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKE
 
 @dataclass(frozen=True)
 class Queued:
-    """A job in the queue: its state (PENDING, RUNNING, COMPLETING, …), the scheduler's reason, and its user."""
+    """A job in the queue: its state (PENDING, RUNNING, COMPLETING, …) and the scheduler's reason."""
 
     state: str
     reason: str
-    user: str
-    uid: int
 
 
 def run_command(*command: str) -> str | None:
@@ -62,12 +60,12 @@ def fetch_queue(job_ids: Iterable[str]) -> Mapping[str, Queued] | None:
         return {}
     # A single id that has left the queue would be an error. Of several, Slurm returns those that it knows.
     ids = ",".join([*arrays, arrays[0]])
-    text = run_command("squeue", f"--jobs={ids}", "--array", "--noheader", "--format=%i|%T|%u|%U|%r")
+    text = run_command("squeue", f"--jobs={ids}", "--array", "--noheader", "--format=%i|%T|%r")
     if text is None:
         return None
-    # At most four splits, because a reason may contain the separator.
-    rows = [line.split("|", 4) for line in text.splitlines() if line.count("|") >= 4]
-    return {id.strip(): Queued(state.strip(), reason.strip(), user, int(uid)) for id, state, user, uid, reason in rows}
+    # At most two splits, because a reason may contain the separator.
+    rows = [line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2]
+    return {id.strip(): Queued(state.strip(), reason.strip()) for id, state, reason in rows}
 
 
 def fetch_job_outcome(job_id: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from repro.pipeline.corpora import check_available
@@ -142,8 +142,8 @@ def _find_blocked(tasks: Sequence[Task], snapshot: Snapshot) -> dict[str, str]:
     return {task.name: reasons[task.name] for task in tasks if not task.item.is_stage and task.name in reasons}
 
 
-def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:
-    """Cancel all queued and running runs. Return the status of each, and its user if it is somebody else's.
+def cancel(runs: Sequence[Run]) -> list[RunStatus]:
+    """Cancel all queued and running runs. Return the status of each.
 
     A running one writes its checkpoint first. That of another user stops at its next heart-beat, or when it starts.
     Stages that no other queued run waits for are cancelled too, here on Slurm and by a local queue itself.
@@ -151,25 +151,19 @@ def cancel(runs: Sequence[Run]) -> list[tuple[RunStatus, str]]:
     snapshot = Snapshot()
     statuses = [(run, snapshot.get_status(run)) for run in dict.fromkeys(runs)]
     active = [(run, status) for run, status in statuses if status.state == "running" or status.live_on]
-    users = {}
     for run, status in active:
         item = get_run_item(run)
         # The mark comes before the signal: the stopped job reads it and reports that it was cancelled.
         item.cancel()
-        queued = (snapshot.queue or {}).get(status.job_id) if status.live_on == "slurm" else None
-        users[status.id] = queued.user if queued and os.getuid() not in (0, queued.uid) else ""
         owner = get_live_owner(item.lease_folder)
         # Jobs in Slurm are cancelled by the scheduler below, which also knows those that wait.
         if owner and owner.is_here and status.live_on != "slurm":
-            try:
+            # it has just ended, or belongs to another user
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(owner.pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass  # it has just ended
-            except PermissionError:
-                users[status.id] = Path(f"/proc/{owner.pid}").owner()
     on_slurm = [status for _, status in active if status.live_on == "slurm"]
     scancel([status.job_id for status in on_slurm if status.job_id] + _list_orphaned_stages(on_slurm, snapshot))
-    return [(status, users[status.id]) for _, status in active]
+    return [status for _, status in active]
 
 
 def _list_orphaned_stages(cancelled: Sequence[RunStatus], snapshot: Snapshot) -> list[str]:

@@ -23,9 +23,6 @@ Scale = Annotated[str, typer.Option(help=f"one of {', '.join(ORDER)}")]
 Seeds = Annotated[list[int] | None, typer.Option("--seed", help="use these seeds (default: those of the artefact)")]
 AllSeeds = Annotated[bool, typer.Option("--all-seeds", help="use every seed of the published results")]
 ContextSeed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed for drawing the context documents")]
-NumContexts = Annotated[
-    int | None, typer.Option(min=1, help="number of distinct context documents (default: that of the model)")
-]
 Revision = Annotated[str | None, typer.Option(help="revision of the hub id")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be done, change nothing")]

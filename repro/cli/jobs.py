@@ -121,9 +121,8 @@ def cancel(what: Named, scale: Scale = "desk", seed: Seeds = None, all_seeds: Al
     from slurm.start import cancel as stop
 
     stopped = stop(resolve_runs(what, scale, seeds=seed, all_seeds=all_seeds))
-    for status, user in stopped:
-        when = f"belongs to user {user}: it stops at its next heart-beat, or when it starts" if user else "is stopping"
-        print_line(f"{status.id}: was {status.state}, {when}")
+    for status in stopped:
+        print_line(f"{status.id}: was {status.state}, is stopping")
     print_line(count_noun(len(stopped), "run") if stopped else "nothing to cancel: no run is running or queued")
 
 

@@ -194,15 +194,14 @@ def _summarise_own_corpora(runs: Sequence[Run]) -> None:
     if not any((get_corpora_folder() / name.partition("@")[0]).is_dir() for name in names):
         return  # before numpy is loaded
     from repro.pipeline.corpora import make_corpus_stage
-    from repro.report.own_corpus import format_own_corpus_lines, read_suite_sizes
+    from repro.report.own_corpus import format_own_corpus_lines
     from repro.storage.paths import is_imported
 
     for name in filter(is_imported, names):
         sizes: Mapping[str, Mapping[str, int]] = {}
         # Without the corpus, or after another import of its name, records still have scores.
         with suppress(ValueError):
-            report = make_corpus_stage(name).path / "report.json"
-            sizes = read_suite_sizes(json_object(report)) if report.is_file() else {}
+            sizes = json_object(make_corpus_stage(name).path / "report.json")["suite"]
         corpus_runs = [run for run in runs if run.corpus == name and run.suite == name.partition("@")[0]]
         for line in format_own_corpus_lines(corpus_runs, sizes):
             print_line(line)

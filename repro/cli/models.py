@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from repro.cli.common import AsJson, ContextSeed, NumContexts, Revision, print_json, print_line, print_progress
+from repro.cli.common import AsJson, ContextSeed, Revision, print_json, print_line, print_progress
 from repro.text import shorten
 
 MAX_EXCERPT_CHARACTERS = 100
@@ -24,10 +24,6 @@ CorpusName = Annotated[
     str, typer.Option(help="an imported corpus, a suite of one collection, a BEIR folder or a file of documents")
 ]
 SuiteName = Annotated[str, typer.Option(help="a suite, an imported corpus, a BEIR folder, or a folder of BEIR folders")]
-WrongFrom = Annotated[
-    str | None,
-    typer.Option(help="suite, corpus, BEIR folder or file of the out-of-corpus context (default: the suite, or desk)"),
-]
 Two = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="evaluate two models and their difference")]
 
 
@@ -37,9 +33,7 @@ def evaluate(
     compare: Two = None,
     split: Annotated[str, typer.Option(help="split of a BEIR folder to score (default: test, or dev)")] = "",
     context: Annotated[list[str] | None, typer.Option(help="own, wrong or null, repeatable (default: own)")] = None,
-    wrong_from: WrongFrom = None,
     context_seed: ContextSeed = 0,
-    num_contexts: NumContexts = None,
     bm25: Annotated[
         bool | None, typer.Option("--bm25/--no-bm25", help="compare with BM25 (default: up to 200 000 documents)")
     ] = None,
@@ -64,12 +58,10 @@ def evaluate(
         split=split,
         contexts=tuple(dict.fromkeys(context or ("own",))),
         context_seed=context_seed,
-        num_contexts=num_contexts,
         revision=revision,
         bm25=bm25,
         language=language,
         compare_with=second,
-        wrong_from=wrong_from,
         whiten=tuple(dict.fromkeys(whiten or ())),
         leave_out_seen=leave_out_seen,
     )

@@ -4,9 +4,8 @@
 2. Other rows are not pairs.
 3. If they are adjacent to a pair with the same query, as in most labelled files, their documents become its negatives.
 
-Only labels that can mean one thing are read without being asked for: names such as "yes" and "irrelevant", 0 and 1,
--1 and 1, grades from 0 to 3, and similarities from 0 to 1 or to 5. Votes, distances, ranks, logits and classes are refused.
-So are files whose labels have different rules.
+Only labels that can mean one thing are read without a threshold: names such as "yes" and "irrelevant", 0 and 1, -1 and 1.
+Grades, similarities, votes, distances, ranks, logits and classes need one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby, islice
 from pathlib import Path
@@ -42,8 +41,6 @@ NEGATIVE = frozenset(
         *("not_entailment", "not_paraphrase", "unrelated", "distractor"),
     )
 )
-VOTES = frozenset(("score", "rating"))
-"""Columns that often hold votes or stars. Their whole numbers are refused unless they are 0 and 1, or -1 and 1."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 MAX_ROWS_PER_QUERY, MAX_NEGATIVES = 4_096, 100
 
@@ -129,8 +126,8 @@ def read_labels(files: Sequence[Path], columns: Columns) -> Labels | None:
         ValueError: if the labels can mean several things and no threshold is given, or if it fits no label.
     """
     labels = Labels(lower_is_better=columns.lower_is_better)
-    by_file = {} if columns.no_labels else {path: _count_labels(path, columns) for path in files}
-    for path, found in by_file.items():
+    for path in () if columns.no_labels else files:
+        found = _count_labels(path, columns)
         if found.columns:
             labels.files.add(path)
             labels.columns |= found.columns
@@ -143,16 +140,10 @@ def read_labels(files: Sequence[Path], columns: Columns) -> Labels | None:
     if columns.threshold:
         labels.threshold = _parse_threshold(columns.threshold, labels)
         return labels
-    rules = [_find_threshold(each, is_named="label" in columns.names) for each in (labels, *by_file.values())]
-    if rules[0] is None or columns.lower_is_better:
+    threshold = _find_threshold(labels)
+    if threshold is None or columns.lower_is_better:
         raise ValueError(f"{files[0]}: {_ask(labels)}")
-    labels.threshold = rules[0]
-    # A file of another scale would have other pairs by its own rule.
-    for rule, found in zip(rules[1:], by_file.values(), strict=True):
-        own = replace(labels, threshold=labels.threshold if rule is None else rule)
-        distinct: set[float | str] = {*found.numbers, *found.names}
-        if any(own.accepts(label) != labels.accepts(label) for label in distinct):
-            raise ValueError(f"{files[0]}: the files have labels of different scales: {_ask(labels)}")
+    labels.threshold = threshold
     return labels
 
 
@@ -177,27 +168,15 @@ def _count_labels(path: Path, columns: Columns) -> Labels:
     return labels
 
 
-def _find_threshold(labels: Labels, *, is_named: bool) -> float | frozenset[str] | None:
+def _find_threshold(labels: Labels) -> float | frozenset[str] | None:
     """Return the rule for labels that can mean one thing only, otherwise None."""
-    if not labels.columns:
-        return None
     if labels.names:
         known = {name: re.sub(r"[^a-z]+", "_", name) for name in labels.names}
         if labels.numbers or not {*known.values()} <= POSITIVE | NEGATIVE:
             return None
         return frozenset(name for name, form in known.items() if form in POSITIVE)
-    values = np.unique(np.asarray(labels.numbers))
-    if {*values} <= {0.0, 1.0} or {*values} == {-1.0, 1.0}:
-        return 1.0
-    low, high = values[0], values[-1]
-    if np.all(values == np.floor(values)):
-        # judgements, as in trec_eval, or similarities as in STS
-        threshold = {3.0: 1.0, 5.0: 2.5}.get(high)
-        may_be_votes = not is_named and bool({name.strip().casefold() for name in labels.columns} & VOTES)
-        return threshold if low == 0 and not may_be_votes else None
-    if low >= 0 and (high <= 1 or high == 5):
-        return 0.5 if high <= 1 else 2.5
-    return None
+    values = {*labels.numbers}
+    return 1.0 if values <= {0.0, 1.0} or values == {-1.0, 1.0} else None
 
 
 def _parse_threshold(text: str, labels: Labels) -> float | frozenset[str]:

@@ -44,9 +44,7 @@ def is_blind(sizes: Sizes | None) -> bool:
     return sizes is not None and sizes.architecture == CONTEXTUAL and sizes.sequence_dropout == 1
 
 
-def check_contexts(
-    models: Mapping[str, Sizes | None], contexts: Sequence[str] = (), num_contexts: int | None = None
-) -> None:
+def check_contexts(models: Mapping[str, Sizes | None], contexts: Sequence[str] = ()) -> None:
     """Check contexts before a model is opened or trained.
 
     Next to a model that takes documents, any other model is scored without them. So it is not checked.
@@ -54,10 +52,9 @@ def check_contexts(
     Args:
         models: The models by name. None is a model without contexts.
         contexts: The requested contexts. Empty for the default of each model.
-        num_contexts: The requested number of context documents.
 
     Raises:
-        ValueError: if a model does not support one of the contexts or the number of documents.
+        ValueError: if a model does not support one of the contexts.
     """
     if unknown := sorted(set(contexts) - set(CONTEXTS)):
         raise ValueError(f"unknown context {unknown}; choose one of {list(CONTEXTS)}")
@@ -65,13 +62,9 @@ def check_contexts(
     for name, sizes in reading.items():
         if sizes.sequence_dropout == 0 and "null" in contexts:
             raise ValueError(f"--context null: {name} was trained with sequence_dropout=0, so it has no null context")
-        if num_contexts is not None and not 1 <= num_contexts <= sizes.num_contexts:
-            raise ValueError(f"--num-contexts {num_contexts}: {name} takes 1 to {sizes.num_contexts}")
-    if reading or (not contexts and num_contexts is None):
-        return
-    is_null = any(map(is_blind, models.values())) and num_contexts is None and set(contexts) == {"null"}
-    if not is_null:
-        raise ValueError(f"{' and '.join(models)} cannot read documents: leave out --context and --num-contexts")
+    is_null = any(map(is_blind, models.values())) and set(contexts) == {"null"}
+    if contexts and not reading and not is_null:
+        raise ValueError(f"{' and '.join(models)} cannot read documents: leave out --context")
 
 
 def to_device(model: Encoder) -> None:

@@ -43,7 +43,6 @@ PLAIN_TEXT = ".txt"
 """Ending of files with one document per line."""
 DEFAULT_SUITE = "desk"
 """Source of the wrong corpus if a suite has a single dataset. It is mined from wheels."""
-OPTION_HINT = "`evaluate --wrong-from SUITE_OR_FOLDER` names another"
 Progress = Callable[[str], None]
 
 
@@ -190,36 +189,19 @@ def _read_imported(name: str, folder: Path) -> Corpus:
     return Corpus(name, dict(found.values()), roles.pop() if has_own_role else "document")
 
 
-def find_wrong_source(source: str | None, suite: Suite, progress: Progress) -> Retrieval | None:
-    """Return the largest other corpus of `source` (a suite, a folder or a file of documents), and report the choice.
+def find_wrong_source(suite: Suite, progress: Progress) -> Retrieval | None:
+    """Return the largest collection of `desk` that a suite does not search, and report the choice.
 
-    Without a source, the result is None for a suite that provides its own wrong corpora. For a suite of one dataset, or
-    of several with the same documents, it is a collection of `desk`.
-
-    Raises:
-        ValueError: if the source has only the searched collection itself.
+    The result is None for a suite that provides its own wrong corpora. A suite of one dataset, or of several with the same
+    documents, provides none.
     """
-    if source is None and have_wrong_corpora(suite.datasets):
+    if have_wrong_corpora(suite.datasets):
         return None
     searched = [collection.retrieval.documents for collection in read_collections(suite).values()]
-    others = [
-        corpus
-        for corpus in _read_corpora(source or DEFAULT_SUITE, progress)
-        if not any(are_mostly_searched(corpus.documents, documents) for documents in searched)
-    ]
-    if not others:
-        raise ValueError(f"--wrong-from {source or DEFAULT_SUITE} has no other corpus than the one that is searched")
+    corpora = [collection.retrieval for collection in read_collections(open_suite(DEFAULT_SUITE, progress)).values()]
+    others = [each for each in corpora if not any(are_mostly_searched(each.documents, texts) for texts in searched)]
     # sorted first, so that the name decides between equal sizes
     largest = max(sorted(others, key=lambda corpus: corpus.name), key=lambda corpus: len(corpus.documents))
-    reason = "" if source else f"; {suite.name} has no collection with other documents; {OPTION_HINT}"
-    progress(f"wrong context: drawn from {largest.name}, {len(largest.documents)} documents{reason}")
+    found = f"{largest.name}, {len(largest.documents)} documents"
+    progress(f"wrong context: drawn from {found}; {suite.name} has no collection with other documents")
     return largest
-
-
-def _read_corpora(source: str, progress: Progress) -> list[Retrieval]:
-    """Return the documents of a file or BEIR folder, or those of each collection of a suite."""
-    path = Path(source)
-    if path.is_file() or (path / "corpus.jsonl").is_file():
-        corpus = read_corpus(source, progress)
-        return [Retrieval(corpus.name, tuple(corpus.documents), tuple(corpus.documents.values()), (), (), {})]
-    return [collection.retrieval for collection in read_collections(open_suite(source, progress)).values()]

@@ -77,12 +77,10 @@ class EvaluationRequest:
         split: The split of a BEIR folder to score. Default: that of a known collection, test or dev.
         contexts: Contexts to score the model under. A model trained without documents has "null" by default.
         context_seed: Seed for drawing context documents.
-        num_contexts: Number of distinct context documents. Default: as many as the model takes.
         revision: Revision of a hub id.
         bm25: Whether BM25 is scored too. Default: if the suite has at most `BM25_UP_TO` documents.
         language: Language that BM25 stems. Default: that of an imported corpus, or detected in a folder, or English.
         compare_with: Another model.
-        wrong_from: The suite, folder or file that provides the wrong corpus.
         whiten: Corpora that the vectors are also whitened by: "own", "wrong".
         leave_out_seen: Score only queries that no model was trained on.
     """
@@ -92,12 +90,10 @@ class EvaluationRequest:
     split: str = ""
     contexts: tuple[str, ...] = ("own",)
     context_seed: int = 0
-    num_contexts: int | None = None
     revision: str | None = None
     bm25: bool | None = None
     language: str = ""
     compare_with: str | None = None
-    wrong_from: str | None = None
     whiten: tuple[str, ...] = ()
     leave_out_seen: bool = False
 
@@ -159,8 +155,6 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     provenance = get_code_identity() | {"versions": list_versions(), "asked": asdict(request)}
     # What can be refused without opening a model is refused first.
     check_language(request.language or ENGLISH)
-    if request.wrong_from is not None and "wrong" not in (*request.contexts, *request.whiten):
-        raise ValueError(f"--wrong-from {request.wrong_from}: add --context wrong, which is not evaluated")
     sources = [request.model] if request.compare_with is None else [request.model, request.compare_with]
     check_revision(request.revision, sources)
     _check_stemmed_language(request.language, sources)
@@ -264,7 +258,7 @@ def check_options(request: EvaluationRequest, sizes: Mapping[str, Any], sources:
         ValueError: if a model does not support an option that it is scored with, or if no model supports it.
     """
     contexts = () if request.contexts == ("own",) else request.contexts
-    check_contexts({source: sizes.get(source) for source in sources}, contexts, request.num_contexts)
+    check_contexts({source: sizes.get(source) for source in sources}, contexts)
     if not request.whiten:
         return
     if unknown := sorted(set(request.whiten) - set(WHITENING_SOURCES)):
@@ -310,7 +304,7 @@ class _Evaluator:
 
     def _find_wrong_corpora(self) -> dict[str, Retrieval]:
         """Return the wrong corpus of each collection, chosen from the whole suite."""
-        corpus = find_wrong_source(self.request.wrong_from, self.whole_suite, self.progress)
+        corpus = find_wrong_source(self.whole_suite, self.progress)
         if corpus is not None:
             return dict.fromkeys(self.collections, corpus)
         others = wrong_corpora(self.whole_suite.datasets)
@@ -326,9 +320,9 @@ class _Evaluator:
             self.progress(f"{opened.called} stores no prompts: texts are embedded without any")
         # a model without contexts is scored once, also next to a contextual one
         contexts: tuple[str, ...] = ("own",)
-        num_contexts, whitened = opened.num_contexts, request.whiten
+        whitened = request.whiten
         if reads_documents(opened.config):
-            contexts, num_contexts = request.contexts, request.num_contexts or opened.num_contexts
+            contexts = request.contexts
         elif is_blind(opened.config):
             # its only context, also next to a model with several
             contexts, whitened = ("null",), ()
@@ -336,7 +330,7 @@ class _Evaluator:
         metadata = describe_model(opened)
         setting = Setting(
             contexts=contexts,
-            num_contexts=num_contexts,
+            num_contexts=opened.num_contexts,
             seed=request.context_seed,
             wrong_from=self._find_wrong_corpora() if "wrong" in (*contexts, *whitened) else {},
             whitened=whitened,
@@ -347,7 +341,7 @@ class _Evaluator:
         # the key of cached results: everything except texts that decides the scores
         key = {
             "model": metadata["weights"],
-            "num_contexts": num_contexts,
+            "num_contexts": opened.num_contexts,
             "seed": request.context_seed,
             # rounding on a GPU differs and may change the order of close documents
             "device": str(model.device),
@@ -427,10 +421,8 @@ def get_default_folder(request: EvaluationRequest, suite: str) -> Path:
 
     Repeating a command finds its cached results. Any other model, context or seed has another folder.
     """
-    # "model" in two working directories is two models. A split that is not asked for keeps the folders of earlier versions.
+    # "model" in two working directories is two models
     options = {name: _resolve_path(value) for name, value in asdict(request).items()}
-    if not request.split:
-        del options["split"]
     return get_home() / "evaluations" / f"{get_folder_name(request.model, suite)}-{hash_json(options)[:8]}"
 
 

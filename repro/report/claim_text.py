@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import chain
 
 from repro.report.artefacts import judgements
 from repro.report.tables import format_effect, format_in_unit, format_seeds, list_remarks
 from repro.spec import Claim, Correlation, Equivalence, Experiment, Interaction, Order, Run, Term, Trend, Value
 from repro.spec.artefact import get_rows
-from repro.spec.registry import experiments, load_front_page
-from repro.spec.scales import ORDER, get_scale
+from repro.spec.registry import experiments
 from repro.spec.selectors import get_display_unit
 from repro.statistics.judge import Comparison, Judgement
 from repro.text import CONTEXT_NAMES, count_noun, format_suggestion
@@ -56,7 +54,6 @@ def explain_claim(id: str, scale: str) -> list[str]:
     if judged.comparisons:
         rows.append(("judged on", _describe_evidence(judged)))
     rows += [("also", remark) for remark in list_remarks(judged)]
-    rows += _list_same_questions(judged)
     if judged.verdict == "other scale":
         # a claim that declares no scales is judged at each scale that judges anything
         command = f": repro why {claim.id} --scale {claim.scales[0]}" if claim.scales else ""
@@ -69,19 +66,6 @@ def explain_claim(id: str, scale: str) -> list[str]:
         f"{claim.id} at {scale}: {judged.verdict}: {VERDICT_MEANINGS[judged.verdict]}",
         *(f"  {label:<14}{text}" for label, text in rows),
     ]
-
-
-def _list_same_questions(judged: Judgement) -> Iterator[tuple[str, str]]:
-    """Yield the claims of the same headline at this scale, if it cannot judge the claim, or else at larger own scales."""
-    scales = [judged.scale]
-    if judged.verdict != "other scale":
-        larger = ORDER[ORDER.index(judged.scale) + 1 :]
-        scales = [name for name in larger if not get_scale(name).judges_values]
-    headlines = [headline["claims"] for headline in load_front_page()["headline"]]
-    for id in chain.from_iterable(ids for ids in headlines if judged.claim.id in ids):
-        scale = next((name for name in scales if name in find_claim(id)[1].scales), "")
-        if scale and id != judged.claim.id:
-            yield "see", f"{id}, the same at {scale}: repro why {id} --scale {scale}"
 
 
 def _explain_comparison(name: str, comparison: Comparison, judged: Judgement) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Summary of models trained on an imported corpus, compared with BM25 and untrained MiniLM, with hints.
+"""Summary of models trained on an imported corpus, compared with BM25 and untrained MiniLM.
 
 Every system searches the same documents for the same queries.
 """
@@ -19,7 +19,6 @@ from repro.spec import TRAINED, Run
 from repro.spec.start import MINILM_TOKENS
 from repro.text import ABSENT, count_noun, format_number
 
-MIN_QUERIES = 50
 WHITENED = ", whitened"
 """End of the name of a system whose vectors are whitened by the corpus."""
 
@@ -38,7 +37,7 @@ class System(QueryScores):
 
 
 def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return the summary of the runs on one imported corpus: the winner, each system with its interval, and hints.
+    """Return the summary of the runs on one imported corpus: the winner, and each system with its interval.
 
     Args:
         runs: Runs of one suite.
@@ -62,7 +61,6 @@ def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str
         *lines,
         *_list_scores(sorted(systems, key=lambda system: -system.mean)),
         *_list_notes(references),
-        *_list_hints(best, better),
         *_list_commands(systems),
     ]
 
@@ -159,19 +157,6 @@ def _list_notes(references: Sequence[System]) -> list[str]:
     ]
 
 
-def _list_hints(best: System, better: Sequence[System]) -> list[str]:
-    """Return hints from the number of queries and the start weights."""
-    num_queries, hints = len(best.values_Q), []
-    if num_queries < MIN_QUERIES:
-        hints.append(f"{count_noun(num_queries, 'query', 'queries')} give wide intervals: hold out or judge more")
-    if better and best.record.run.start not in ("random", "words"):
-        hints.append(f"search with {better[0].label} until the model has learned more from further pairs")
-    elif better:
-        # not only the field `start`, which needs another learning rate too
-        hints.append("start from a pretrained encoder: import the pairs again with --scale mini and another --name")
-    return [f"  hint: {hint}" for hint in hints]
-
-
 def _list_commands(systems: Sequence[System]) -> list[str]:
     """Return the system to deploy, the reason, and the next commands."""
     best, *others = sorted(systems, key=lambda system: -system.mean)
@@ -191,9 +176,3 @@ def _list_commands(systems: Sequence[System]) -> list[str]:
         f"  repro evaluate --model {model} --suite {suite}",
         f"  {deploy}",
     ]
-
-
-def read_suite_sizes(report: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Return the sizes of each collection, from the report of an imported corpus."""
-    suite = report.get("suite")
-    return {str(name): dict(sizes) for name, sizes in suite.items()} if isinstance(suite, Mapping) else {}

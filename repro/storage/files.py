@@ -3,16 +3,15 @@
 A write goes to a temporary name in the same folder and is then renamed. Readers see the whole new file or the old one.
 Files that must survive a power loss are synced before the rename.
 
-A memo is a result that is cached between commands, in a file with a key, the result as a text, and its sha256. The key is a
-digest of everything that determines the result. If a file is missing, damaged, edited or has another key, the caller
-computes the result again. If the folder cannot be written, nothing is cached.
+A memo is a result that is cached between commands, in a file with a key and the result as a text. The key is a digest of
+everything that determines the result. If a file is missing, damaged or has another key, the caller computes the result
+again. If the folder cannot be written, nothing is cached.
 """
 
 from __future__ import annotations
 
 import fcntl
 import glob
-import hashlib
 import json
 import os
 import shutil
@@ -186,10 +185,7 @@ def read_memo(path: Path, key: str) -> Any | None:
     """Return the result that is cached in a file under a key, or None if there is no valid one."""
     try:
         content = json_object(path)
-        text = content["result"]
-        if content["key"] != key or content["sha256"] != _compute_digest(key, text):
-            return None
-        return json.loads(text)
+        return json.loads(content["result"]) if content["key"] == key else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -197,11 +193,6 @@ def read_memo(path: Path, key: str) -> Any | None:
 def write_memo(path: Path, key: str, result: Any) -> None:
     """Store a result of plain values in a file."""
     # a nested text, because a result may hold NaN, which `json_object` refuses
-    text = json.dumps(result)
-    content = {"key": key, "sha256": _compute_digest(key, text), "result": text}
+    content = {"key": key, "result": json.dumps(result)}
     with suppress(OSError, ValueError), atomic_file(path) as part:
         part.write_text(json.dumps(content) + "\n", encoding="utf-8")
-
-
-def _compute_digest(key: str, text: str) -> str:
-    return hashlib.sha256(f"{key} {text}".encode()).hexdigest()

@@ -48,10 +48,7 @@ def test_rows_of_label_zero_are_negatives(tmp_path: Path, ending: str, column: s
 @pytest.mark.parametrize(
     ("column", "labels", "kept"),
     [
-        ("label", [0, 1, 2, 3], [1, 2, 3]),  # judgements, as in trec_eval
         ("label", [-1, 1, -1, 1], [1, 3]),
-        ("score", [0.1, 0.49, 0.5, 0.9], [2, 3]),  # up to 1: the upper half
-        ("similarity", [0.5, 2.0, 2.6, 5.0], [2, 3]),  # STS: the upper half
         ("score", [1, 0, 1, 0], [0, 2]),
         ("label", [True, False, True, None], [0, 2]),
         ("label", ["1", "0", "1.0", "0.0"], [0, 2]),
@@ -69,7 +66,9 @@ def test_clear_labels_need_no_threshold(tmp_path: Path, column: str, labels: lis
     [
         ("label", [1, 2, 3, 4, 5]),  # stars: is 2 a pair?
         ("label", [0, 40, 75, 100]),
+        ("relevance", [0, 1, 2, 3]),  # grades
         ("score", [0, 1, 2, 3]),  # votes
+        ("score", [0.1, 0.49, 0.5, 0.9]),  # similarities
         ("score", [0, 17, 3, 250]),
         ("rating", [1, 2, 3, 2]),
         ("score", [-7.5, -1.25, 3.5, 9.0]),  # logits
@@ -86,7 +85,7 @@ def test_clear_labels_need_no_threshold(tmp_path: Path, column: str, labels: lis
     ],
 )
 def test_unclear_labels_are_refused(tmp_path: Path, column: str, labels: list[Any]) -> None:
-    """The message has the column and answers. A name of the column alone is none, except for votes."""
+    """The message has the column and answers."""
     path = write_labels(tmp_path / "x.jsonl", labels, column)
     with pytest.raises(ValueError, match=rf"labels in {column}, .*--threshold .*--no-labels \(all {len(labels)}\)"):
         divide(path)
@@ -100,11 +99,11 @@ def test_unclear_labels_are_refused(tmp_path: Path, column: str, labels: list[An
         ([0.1, 3.5, 0.4, 2.0], {"threshold": "0.4", "lower_is_better": True}, [0, 2]),
         (["entailment", "neutral", "contradiction"], {"threshold": "Entailment,neutral"}, [0, 1]),
         (["yes", "no"], {"threshold": "no"}, [1]),
-        ([0, 1, 2, 3], {"names": {"label": "score"}}, [1, 2, 3]),  # named: they are labels, not votes
+        ([0, 1, 2, 3], {"threshold": "1"}, [1, 2, 3]),  # judgements, as in trec_eval
     ],
 )
 def test_asked_threshold_decides(tmp_path: Path, labels: list[Any], options: dict[str, Any], kept: list[int]) -> None:
-    path = write_labels(tmp_path / "x.jsonl", labels, "score" if "names" in options else "label")
+    path = write_labels(tmp_path / "x.jsonl", labels)
     pairs, _ = divide(path, **options)
     assert [pair.document for pair in pairs] == [f"d {n}" for n in kept]
 
@@ -158,13 +157,11 @@ def test_names_are_no_negatives_under_numbers(tmp_path: Path) -> None:
     assert (pair.document, pair.negatives) == ("3", ("1",))
 
 
-def test_files_of_different_scales_are_refused(tmp_path: Path) -> None:
-    """Together, 0 and 1 of one file would count as the lower half of a scale up to 5. Parts of one scale are read."""
-    binary, graded = write_labels(tmp_path / "a.jsonl", [0, 1, 1]), write_labels(tmp_path / "b.jsonl", [0.5, 2.5, 5.0])
-    with pytest.raises(ValueError, match="different scales"):
-        divide(binary, graded)
-    high = write_labels(tmp_path / "c.jsonl", [2, 3])
-    assert len(divide(binary, high)[0]) == 4
+@pytest.mark.parametrize("labels", [[0.5, 2.5, 5.0], [-1, 1], ["yes"]])
+def test_files_of_different_scales_are_refused(tmp_path: Path, labels: list[Any]) -> None:
+    binary, others = write_labels(tmp_path / "a.jsonl", [0, 1, 1]), write_labels(tmp_path / "b.jsonl", labels)
+    with pytest.raises(ValueError, match="--threshold"):
+        divide(binary, others)
 
 
 @pytest.mark.parametrize("value", [float("inf"), "1e999", 10**400, [1], b"1"])

@@ -40,7 +40,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "zoo" / "near", folder / "twice" / "again")
     path = folder / "twice" / "again" / "corpus.jsonl"
     path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
-    (folder / "far.TXT").write_text("\n".join(make_zoo("far").documents))
     for name, dropout in (("contextual", 0.1), ("blind", 1.0), ("without-null", 0.0)):
         make_model("contextual", sequence_dropout=dropout).save_pretrained(folder / name)
     make_model("biencoder").save_pretrained(folder / "plain")
@@ -109,18 +108,10 @@ def test_two_models_are_compared_by_query() -> None:
 
 
 def test_wrong_corpus_has_other_documents() -> None:
-    """One collection, and two with the same documents, borrow one from another suite, a folder or a file."""
-    words = ("--model", "contextual", "--context", "wrong")
-    for suite, more, name in (
-        ("zoo/near", (), "far"),
-        ("twice", (), "far"),
-        ("zoo/near", ("--wrong-from", "zoo/far"), "far"),
-        ("zoo/near", ("--wrong-from", "far.TXT"), "far.TXT"),
-    ):
-        contexts = evaluate(*words, *more, suite=suite)["provenance"]["suite"]["contexts"]
-        assert {row["corpus"] for row in contexts} == {name}
-    with pytest.raises(ValueError, match="no other corpus than the one that is searched"):
-        evaluate(*words, "--wrong-from", "twice/again", suite="zoo/near")
+    """One collection, and two with the same documents, borrow one from the default suite."""
+    for suite in ("zoo/near", "twice"):
+        result = evaluate("--model", "contextual", "--context", "wrong", suite=suite)
+        assert {row["corpus"] for row in result["provenance"]["suite"]["contexts"]} == {"far"}
 
 
 def test_equal_names_are_refused(tmp_path: Path) -> None:
@@ -147,12 +138,10 @@ def test_excluded_collection_is_wrong_corpus(monkeypatch: pytest.MonkeyPatch) ->
         ("--model bm25 --context wrong", "--context"),
         ("--model contextual --revision main", "--revision main"),
         ("--model contextual --context odd", r"unknown context \['odd'\]"),
-        ("--compare bm25 contextual --num-contexts 5", "--num-contexts 5: contextual takes 1 to 4"),
         ("--compare contextual without-null --context null", "--context null: without-null"),
         ("--compare bm25 blind --whiten own", "--whiten: bm25 and blind have no vectors"),
         ("--model contextual --context null --whiten own", "add --context own"),
         ("--model bm25 --whiten own", "--whiten"),
-        ("--model bm25 --context own --wrong-from zoo", "add --context wrong"),
     ],
 )
 def test_impossible_requests_are_refused(monkeypatch: pytest.MonkeyPatch, words: str, message: str) -> None:
@@ -180,21 +169,20 @@ def test_blind_model_has_one_context() -> None:
     """A model trained without documents has the null context by default, also next to another model."""
     expected = evaluate("--model", "blind")["metrics"]
     assert {path.split("/")[0] for path in expected} == {"zoo+null"}
-    options = ("--context", "own", "--num-contexts", "2", "--whiten", "own")
+    options = ("--context", "own", "--whiten", "own")
     assert evaluate("--compare", "contextual", "blind", *options)["beside"]["blind"] == expected
 
 
 def test_evaluations_have_separate_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models, seeds and the number of contexts separate evaluations."""
+    """Models and seeds separate evaluations."""
     monkeypatch.setenv("REPRO_HOME", str(tmp_path))
     make_model("contextual", num_contexts=3).save_pretrained(tmp_path / "contextual")
-    requests = [("contextual",), (str(tmp_path / "contextual"),), ("contextual", "--context-seed", "1"),
-                ("contextual", "--num-contexts", "2")]  # fmt: skip
+    requests = [("contextual",), (str(tmp_path / "contextual"),), ("contextual", "--context-seed", "1")]
     results = [evaluate("--model", *words, suite="zoo/near") for words in requests]
     files = list(tmp_path.glob("evaluations/*/scores.json"))
     stored = [json.loads(path.read_text()) for path in files]
     assert len(files) == len(requests) and all(result in stored for result in results)
-    first, _, other_seed, _ = (result["provenance"]["suite"]["contexts"][0] for result in results)
+    first, _, other_seed = (result["provenance"]["suite"]["contexts"][0] for result in results)
     assert (first["seed"], other_seed["seed"]) == (0, 1) and first["ids_sha256"] != other_seed["ids_sha256"]
 
 

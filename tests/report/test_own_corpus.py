@@ -116,19 +116,3 @@ def test_interval_is_that_of_queries(summarise: Summarise) -> None:
     mean, low, high = (float(cells[place]) for place in (2, 3, 5))
     standard_error = 100 * 0.05 * np.sqrt(1 / 60 + 1 / 20) / 2
     assert low < mean < high and high - low == pytest.approx(2 * 1.96 * standard_error, rel=0.35)
-
-
-@pytest.mark.parametrize(
-    ("levels", "changes", "present", "absent"),
-    [
-        ((0.5, 0.7, 0.6), {}, "--scale mini", "until"),
-        ((0.5, 0.6, 0.7), {"start": "minilm"}, "search with off-the-shelf MiniLM until", "--scale mini"),
-        ((0.7, 0.5, 0.6), {}, "repro export", "hint"),
-    ],
-)
-def test_hints_follow_the_start(
-    summarise: Summarise, levels: tuple[float, ...], changes: dict[str, Any], present: str, absent: str
-) -> None:
-    """There is no hint if the model wins."""
-    text = "".join(summarise(*make_three(*levels, **changes)))
-    assert present in text and absent not in text

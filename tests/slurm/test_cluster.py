@@ -141,7 +141,7 @@ def test_cancelled_runs_wait_for_retry() -> None:
     by_repro, by_scancel = SLOW, replace(SLOW, seed=1)
     launch_built(by_repro, by_scancel)
     wait_for_steps(by_repro, by_scancel)
-    assert [status.state for status, _ in cancel([by_repro])] == ["running"]
+    assert [status.state for status in cancel([by_repro])] == ["running"]
     subprocess.run(["scancel", get_statuses([by_scancel])[0].job_id], check=True)
     wait_until(lambda: get_states(by_repro, by_scancel) == ["failed", "missing"])
     assert launch(by_repro)[0].startswith("1 run requested, 0 to start")

@@ -141,26 +141,24 @@ def test_cancel_takes_unneeded_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = {name: str(number) for number, name in enumerate((first, second, *stages, "shard/1"), 10)}
     needs = {first: [*stages], second: [stages[0]], stages[1]: [stages[0], "shard/1"]}
     write_submission(jobs, {first: asdict(RUNS[0]), second: asdict(RUNS[1])}, needs=needs)
-    monkeypatch.setattr(
-        "slurm.status.fetch_queue", lambda ids: {job: Queued("PENDING", "", "me", os.getuid()) for job in jobs.values()}
-    )
+    monkeypatch.setattr("slurm.status.fetch_queue", lambda ids: {job: Queued("PENDING", "") for job in jobs.values()})
     monkeypatch.setattr("slurm.status.find_parent_stage", lambda name: stages[1] if name == "shard/1" else "")
     cancelled: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", cancelled.extend)
-    assert [status.id for status, _ in cancel(RUNS[:1])] == [first]
+    assert [status.id for status in cancel(RUNS[:1])] == [first]
     assert sorted(cancelled) == ["10", "13", "14"]
 
 
 def test_cancel_takes_the_queued_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was interrupted in one job may wait in another."""
     write_submission({run_id(RUNS[0]): "20"}, {run_id(RUNS[0]): asdict(RUNS[0])})
-    monkeypatch.setattr("slurm.status.fetch_queue", lambda ids: {"20": Queued("PENDING", "", "me", os.getuid())})
+    monkeypatch.setattr("slurm.status.fetch_queue", lambda ids: {"20": Queued("PENDING", "")})
     cancelled: list[str] = []
     monkeypatch.setattr("slurm.start.scancel", cancelled.extend)
     for job_id in ("12", ""):
         get_run_item(RUNS[0]).reset()
         get_run_item(RUNS[0]).write(JobState(state="interrupted", job_id=job_id, reason="a lost node"))
-        assert [status.job_id for status, _ in cancel(RUNS[:1])] == ["20"]
+        assert [status.job_id for status in cancel(RUNS[:1])] == ["20"]
     assert cancelled == ["20", "20"]
 
 
@@ -231,7 +229,7 @@ def test_foreign_process_is_left_alone() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         owner = {"host": socket.gethostname(), "pid": stranger.pid, "machine": "this boot pid:[another]", "born": "1"}
         (item.lease_folder / "000001.json").write_text(json.dumps(owner))
-        assert [status.state for status, _ in cancel(RUNS[:1])] == ["running"]
+        assert [status.state for status in cancel(RUNS[:1])] == ["running"]
         assert item.is_cancelled, "the run notices it at its next heartbeat"
         stranger.communicate(b"\n")
         assert stranger.returncode == 0
