@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from repro.spec import Run
 
 NUM_DOMAINS, NUM_DOCUMENTS, NUM_QUERIES = 8, 200, 20
+DOCUMENT_WORDS = 12
 PROFILE = '[two]\non = "local"\ntasks_per_node = 2\ncpus_per_task = 1\nnum_shards = 2\nnum_at_once = 1\n'
 SIZES: dict[str, Any] = {
     "architecture": "contextual",
@@ -71,7 +72,7 @@ def write_inputs(folder: Path, num_pairs: int) -> None:
         return
     domains = [*SOURCES["bge-full-data"].domains][:NUM_DOMAINS]
     (folder / "data" / "bge-full-data").mkdir(parents=True)
-    for number, block in enumerate(generate_blocks(num_pairs, 0, dict.fromkeys(domains, 1.0))):
+    for number, block in enumerate(generate_blocks(num_pairs, 0, dict.fromkeys(domains, 1.0), DOCUMENT_WORDS)):
         all_rows = block.to_pylist()
         for domain in domains:
             rows = [row for row in all_rows if row["domain"] == domain]

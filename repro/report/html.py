@@ -47,6 +47,7 @@ def render_page(scales: Sequence[ScaleReport], folder: Path, front_picture: str)
         "anchor": lambda verdict: verdict.lower().replace(" ", "-"),
         "sign": lambda word: SIGNS.get(word, "·"),
         "image": embed_picture,
+        "inline": render_inline_markdown,
         "origin": RECORD_WORDS.__getitem__,
         "words": lambda record: format_overrides(record.run),
         "path": lambda record: os.path.relpath(record.path, folder),
