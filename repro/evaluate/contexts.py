@@ -82,7 +82,7 @@ def wrong_corpora(datasets: Sequence[SuiteDataset]) -> dict[str, str]:
     shift is the one with the fewest pairs of the same family. Ties go to the shift nearest to half the ring.
     """
     if len(datasets) < 2:
-        raise ValueError("a suite with one dataset has no wrong corpus: drop the context 'wrong', or name a corpus")
+        raise ValueError("a suite with one dataset has no wrong corpus: drop the context 'wrong'")
     ring = sorted(datasets, key=lambda dataset: (dataset.family, dataset.name))
 
     def rank_shift(shift: int) -> tuple[int, int]:
