@@ -29,7 +29,7 @@ from repro.data.pairs import TextColumn
 from repro.data.tokens import compute_unknown_share, get_minilm_folder, iter_token_batches, load_tokenizer, tokenize
 from repro.spec.identity import RUN_ID
 from repro.spec.start import get_encoder_folder
-from repro.storage.arrays import ArrayWriter, iter_blocks, load_array, map_to_fill, release_pages
+from repro.storage.arrays import ArrayWriter, group_rows_by_code, iter_blocks, load_array, map_to_fill, release_pages
 from repro.storage.files import atomic_file
 from repro.storage.paths import run_folder
 from repro.storage.stages import WHOLE, Part
@@ -191,7 +191,10 @@ def _iter_longest_first(texts: TextColumn, span: slice) -> Iterator[tuple[np.nda
         rows = np.arange(window.start, window.stop)
         window_texts = texts.texts(rows)
         texts.release_pages()
-        order = sorted(range(len(rows)), key=lambda row: (len(window_texts[row]), window_texts[row]), reverse=True)
+        # grouped by length first, which takes a third of the time of sorting by both
+        _, groups = group_rows_by_code(np.fromiter(map(len, window_texts), np.int64))
+        get_text = window_texts.__getitem__
+        order = [row for group in reversed(groups) for row in sorted(group.tolist(), key=get_text, reverse=True)]
         order = order[start - window.start : stop - window.start]
         for block in iter_blocks(len(order), TEXTS_PER_BLOCK):
             yield rows[order[block]], [window_texts[row] for row in order[block]]
