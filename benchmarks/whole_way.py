@@ -1,6 +1,6 @@
 """Take the paper's way from its data to a record, undisturbed and with every phase killed once, and compare the numbers.
 
-    python -m benchmarks.whole_way --num-pairs 30000 --write benchmarks/whole_way.json
+    python -m benchmarks.whole_way --num-pairs 1000000 --write benchmarks/whole_way.json
 
 Data and models are generated in the hub's formats at tiny size: a copy of BGE's training data with a file per domain, nine
 BEIR folders, a T5 encoder as GTR and a NomicBERT as the filter. The run is of scale `small` with one layer. `repro launch`
