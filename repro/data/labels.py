@@ -87,9 +87,7 @@ class Labels:
         if isinstance(self.threshold, frozenset):
             rule = shorten(" or ".join(sorted(self.threshold.intersection(self.names))))
         else:
-            rule = (
-                f"{'up to' if self.lower_is_better else 'from'} {self.threshold:g}{' on' * (not self.lower_is_better)}"
-            )
+            rule = f"up to {self.threshold:g}" if self.lower_is_better else f"from {self.threshold:g} on"
         total = len(self.numbers) + self.names.total()
         return (
             f"labels in {'/'.join(sorted(self.columns))}, {self.format_range()}: rows labelled {rule} are pairs "

@@ -107,11 +107,9 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
 def _format_stemmer(record: Record) -> str:
     """Return the language of BM25 for the name of the system, or an empty string for other systems."""
     parameters = _get_bm25(record)
-    return (
-        f" ({str(parameters['stemmer'] or 'no stemmer').removesuffix(' (Snowball)')})"
-        if "stemmer" in parameters
-        else ""
-    )
+    if "stemmer" not in parameters:
+        return ""
+    return f" ({str(parameters['stemmer'] or 'no stemmer').removesuffix(' (Snowball)')})"
 
 
 def _get_bm25(record: Record) -> Mapping[str, Any]:

@@ -3,15 +3,16 @@
 A write goes to a temporary name in the same folder and is then renamed. Readers see the whole new file or the old one.
 Files that must survive a power loss are synced before the rename.
 
-A memo is a result that is cached between commands, in a file with a key and the result as a text. The key is a digest of
-everything that determines the result. If a file is missing, damaged or has another key, the caller computes the result
-again. If the folder cannot be written, nothing is cached.
+A memo is a result that is cached between commands, in a file with a key, the result as a text, and its sha256. The key is a
+digest of everything that determines the result. If a file is missing, damaged, edited or has another key, the caller
+computes the result again. If the folder cannot be written, nothing is cached.
 """
 
 from __future__ import annotations
 
 import fcntl
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -82,10 +83,7 @@ def atomic_folder(path: Path, *, must_be_first: bool = False) -> Iterator[Path]:
             if not path.is_dir():
                 raise
             if must_be_first:
-                message = (
-                    f"{path} was created by another process and was not changed: choose another name, or remove it"
-                )
-                raise ValueError(message) from None
+                raise ValueError(f"{path} was created by another process: choose another name, or remove it") from None
         sync(path.parent)
     finally:
         os.close(lock)
@@ -185,7 +183,10 @@ def read_memo(path: Path, key: str) -> Any | None:
     """Return the result that is cached in a file under a key, or None if there is no valid one."""
     try:
         content = json_object(path)
-        return json.loads(content["result"]) if content["key"] == key else None
+        text = content["result"]
+        if content["key"] != key or content["sha256"] != _compute_digest(key, text):
+            return None
+        return json.loads(text)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -193,6 +194,11 @@ def read_memo(path: Path, key: str) -> Any | None:
 def write_memo(path: Path, key: str, result: Any) -> None:
     """Store a result of plain values in a file."""
     # a nested text, because a result may hold NaN, which `json_object` refuses
-    content = {"key": key, "result": json.dumps(result)}
+    text = json.dumps(result)
+    content = {"key": key, "sha256": _compute_digest(key, text), "result": text}
     with suppress(OSError, ValueError), atomic_file(path) as part:
         part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def _compute_digest(key: str, text: str) -> str:
+    return hashlib.sha256(f"{key} {text}".encode()).hexdigest()

@@ -21,8 +21,10 @@ def test_memo_returns_what_was_written(tmp_path: Path) -> None:
 
 
 CHANGES = {
+    "result": lambda content: content | {"result": content["result"].replace("0.1", "9.1")},
     "type of the result": lambda content: content | {"result": 3},
     "key": lambda content: content | {"key": "other"},
+    "digest": lambda content: content | {"sha256": "0" * 64},
     "list": lambda content: [content],
     "empty": lambda content: {},
 }
