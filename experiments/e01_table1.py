@@ -119,11 +119,11 @@ def runs(scale: str) -> tuple[Run, ...]:
     source_seeds = fresh.SOURCE_ROWS if scale == "desk" else seeds_at(scale) + extra_lab_seeds
     cluster_seeds = seeds_at(scale, fresh.TABLE1) + extra_lab_seeds
 
-    rows: list[tuple[dict[str, Any], tuple[int, ...]]] = [(row, source_seeds) for row in (NEITHER, ARCHITECTURE)]
-    rows += [(row, cluster_seeds) for row in (BATCHES, BOTH)]
-    rows += [(NEITHER_RANDOM, seeds_at(scale))]
+    # The longest runs start first, so that no core waits long for the last one.
+    rows: list[tuple[dict[str, Any], tuple[int, ...]]] = [(ARCHITECTURE, source_seeds), (BOTH, cluster_seeds)]
     if scale in SCALES_WITH_DOMAINS:
-        rows += [(row, cluster_seeds) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
+        rows += [(row, cluster_seeds) for row in (ARCHITECTURE_DOMAIN, NEITHER_DOMAIN)]
+    rows += [(BATCHES, cluster_seeds), (NEITHER, source_seeds), (NEITHER_RANDOM, seeds_at(scale))]
     if scale in WHITENED_SEEDS:
         rows += [(row | WHITENED, WHITENED_SEEDS[scale]) for row in (NEITHER_DOMAIN, ARCHITECTURE_DOMAIN)]
     references = (BM25, SURROGATE, MINILM) if scale in OWN_SCALES else (BM25, SURROGATE)

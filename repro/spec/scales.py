@@ -108,7 +108,7 @@ DESK: dict[str, Any] = SMOKE | {
     "num_warmup_steps": 24,
     "suite": "desk",
 }
-"""Real text mined from installed wheels. Table 1 takes eight minutes per seed on two cores."""
+"""Real text mined from installed wheels. Table 1 takes 15 minutes per seed on two cores."""
 
 LAB: dict[str, Any] = DESK | {
     "num_pairs": None,
