@@ -28,8 +28,8 @@ from repro.storage.digests import hash_python_files
 from repro.storage.paths import CHECKOUT, SOURCES
 
 PICTURES = Path("docs") / "pictures"
-MINI = "mini"
-SCALES = ("desk", "lab", MINI)
+PRETRAINED = ("mini", "mini2")
+SCALES = ("desk", "lab", *PRETRAINED)
 """An artefact is shown at the first of these scales at which it has a published record."""
 MAX_ROWS, MAX_OWN_ROWS = 24, 12
 """Largest number of rows of a table on the page, and of one of our own. Longer tables are available by `show`."""
@@ -149,10 +149,10 @@ def make_section(
 def make_first_tables(experiment: Experiment, *, is_main: bool) -> Iterator[str]:
     """Yield the first table of an experiment that is short enough for the page, at its first scale.
 
-    A main artefact has a second one at mini.
+    A main artefact also has one at each scale that starts from MiniLM.
     """
     scales = [scale for scale in SCALES if load_records(_list_own_runs(experiment, scale), "published")]
-    for scale in [scale for scale in scales if scale == scales[0] or (is_main and scale == MINI)]:
+    for scale in [scale for scale in scales if scale == scales[0] or (is_main and scale in PRETRAINED)]:
         views = make_artefact_views(experiment, scale, with_yours=False)
         tables = [artefact for artefact in experiment.artefacts if isinstance(artefact, Table | Exhibit)]
         for view in (_drop_rows_without_records(views[artefact.name]) for artefact in tables):

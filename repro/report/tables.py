@@ -212,7 +212,9 @@ def list_remarks(judged: Judgement) -> list[str]:
     remarks = []
     unit = judged.unit
     if judged.p is not None:
-        remarks.append(f"p = {judged.p:.2g} after Holm")
+        # A tentative claim only counts in the family of the others, with a p of 1.
+        if judged.word != "tentative":
+            remarks.append(f"p = {judged.p:.2g} after Holm")
         intervals = [comparison.collections for comparison in judged.comparisons if comparison.collections]
         ranges = [f"({format_in_unit(low, unit)} to {format_in_unit(high, unit)})" for low, high in intervals]
         if ranges:
