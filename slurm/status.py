@@ -21,11 +21,7 @@ from repro.report.formats import make_console
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, get_last_owner, get_live_owner
-from repro.storage.paths import (
-    get_local_records,
-    get_published_records,
-    run_folder,
-)
+from repro.storage.paths import get_local_records, get_published_records, run_folder
 from repro.storage.shards import find_parent_stage
 from repro.text import format_seconds, make_printable
 from repro.train.checkpoint import METRICS_FILE

@@ -27,14 +27,7 @@ from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.retrieval import ENGLISH, UNICODE, bm25_parameters
 from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.evaluate.terms import check_language
-from repro.interop.arguments import (
-    BM25,
-    MINILM,
-    check_contexts,
-    is_blind,
-    reads_documents,
-    to_device,
-)
+from repro.interop.arguments import BM25, MINILM, check_contexts, is_blind, reads_documents, to_device
 from repro.interop.comparison import (
     Column,
     Difference,

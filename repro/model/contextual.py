@@ -26,14 +26,7 @@ from repro.model.backbone import Backbone
 from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.encoding import TextEncoder
-from repro.model.modeling_cde import (
-    FirstStage,
-    SecondStage,
-    as_texts,
-    embed_documents,
-    evaluation_mode,
-    fill_context,
-)
+from repro.model.modeling_cde import FirstStage, SecondStage, as_texts, embed_documents, evaluation_mode, fill_context
 from repro.model.texts import Texts, cut_by_length, make_texts
 
 

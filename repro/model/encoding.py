@@ -24,14 +24,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from repro.data.prompts import with_prompt
-from repro.data.tokens import (
-    Tokens,
-    iter_token_batches,
-    load_tokenizer,
-    resolve_tokenizer,
-    tokenize,
-    write_tokenizer,
-)
+from repro.data.tokens import Tokens, iter_token_batches, load_tokenizer, resolve_tokenizer, tokenize, write_tokenizer
 from repro.model.config import ModelConfig, load_config
 from repro.model.modeling_cde import as_texts, evaluation_mode
 from repro.model.texts import Texts, make_texts

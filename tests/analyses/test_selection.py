@@ -10,13 +10,7 @@ from repro.evaluate.adaptation import normalize
 from repro.evaluate.contexts import draw_context
 from repro.evaluate.suites import Setting, evaluate_setting
 from repro.spec import base
-from tests.analyses.by_hand import (
-    RandomVectors,
-    compute_ndcg,
-    make_inputs,
-    make_numbered_collection,
-    write_collections,
-)
+from tests.analyses.by_hand import RandomVectors, compute_ndcg, make_inputs, make_numbered_collection, write_collections
 
 GENERATOR = np.random.default_rng(0)
 COUNT = 5

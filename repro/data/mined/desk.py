@@ -8,12 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from repro.data.beir import write_beir_folder, write_suite
-from repro.data.filters import (
-    EvaluatedTexts,
-    drop_evaluated_rows,
-    drop_repeated_documents,
-    drop_repeated_pairs,
-)
+from repro.data.filters import EvaluatedTexts, drop_evaluated_rows, drop_repeated_documents, drop_repeated_pairs
 from repro.data.mined.mining import (
     MAX_DOCUMENT_WORDS,
     Mined,

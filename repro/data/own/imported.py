@@ -26,14 +26,7 @@ from repro.data.own.evaluation_folders import (
     read_given,
     write_given,
 )
-from repro.data.own.importing import (
-    DOCUMENTS_FILE,
-    PAIRS_FILE,
-    Audit,
-    import_pairs,
-    load_audit,
-    write_documents,
-)
+from repro.data.own.importing import DOCUMENTS_FILE, PAIRS_FILE, Audit, import_pairs, load_audit, write_documents
 from repro.data.own.languages import detect_language
 from repro.data.pairs import read_pairs, write_pairs
 from repro.data.paper.benchmarks import SUITES
