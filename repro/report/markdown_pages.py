@@ -11,7 +11,7 @@ from pathlib import Path
 from repro.data.mined.many import read_packages
 from repro.report.artefacts import judgements, load_records
 from repro.report.formats import as_markdown, as_markdown_table
-from repro.report.gallery import make_gallery
+from repro.report.gallery import SCALES, make_gallery
 from repro.report.tables import format_effect, format_effect_range, group_by_paper, make_claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec import Experiment
@@ -111,11 +111,9 @@ def _format_first_effect(judgements: Sequence[Judgement | None], page: str) -> s
 
 LEDGERS = {MAIN: "docs/CLAIMS.md", "GTE": "docs/GTE.md", "MRL": "docs/MRL.md"}
 """The page with the claims of each paper. That of a companion paper also has its tables and pictures."""
-DESK, LAB, MINI, MINI2 = "desk", "lab", "mini", "mini2"
-LARGER_SCALES = (MINI2, MINI, LAB)
-"""Scales above desk, with a block `claims_SCALE` each."""
-HEADLINE_SCALES = (MINI2, MINI, LAB, DESK)
-"""Scales of the main results. Those with a pretrained start come first."""
+DESK = SCALES[0]
+HEADLINE_SCALES = SCALES[::-1]
+"""Scales of the main results. Those with a pretrained start come first, desk last."""
 RESULTS = "docs/RESULTS.md"
 SUMMARY = SOURCES / "experiments" / "summary.md"
 """The sentences with which the front page and the report open: a paragraph, then a list."""
@@ -177,15 +175,14 @@ def regenerate_pages(judged: Sequence[Judgement]) -> dict[Path, str]:
         ("claims", page): as_markdown(make_claims_view(by_paper.get(paper, []), title))
         for paper, page in LEDGERS.items()
     }
-    by_scale = {DESK: judged}
-    for larger in LARGER_SCALES:
-        by_scale[larger] = judge_results(larger)
+    by_scale = {scale: judged if scale == DESK else judge_results(scale) for scale in HEADLINE_SCALES}
+    # Each scale above desk has a block.
+    for larger in HEADLINE_SCALES[:-1]:
         view = make_claims_view(by_scale[larger], f"Claims judged from records at `{larger}`")
         blocks[f"claims_{larger}", LEDGERS[MAIN]] = as_markdown(view)
     blocks = dict(zip(blocks, add_anchors(list(blocks.values())), strict=True))
-    headline_scales = {scale: by_scale[scale] for scale in HEADLINE_SCALES}
     for page, ledger in ((RESULTS, Path(LEDGERS[MAIN]).name), ("README.md", LEDGERS[MAIN])):
-        blocks["headlines", page] = as_markdown(make_headlines_view(headline_scales, ledger))
+        blocks["headlines", page] = as_markdown(make_headlines_view(by_scale, ledger))
     blocks |= {block_place: make_block() for block_place, make_block in SOURCE_BLOCKS.items()}
     for paper, page in {**LEDGERS, MAIN: RESULTS}.items():
         blocks["gallery", page] = link_claims(make_gallery(paper))
