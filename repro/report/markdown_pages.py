@@ -12,7 +12,7 @@ from repro.data.mined.many import read_packages
 from repro.report.artefacts import judgements, load_records
 from repro.report.formats import as_markdown, as_markdown_table
 from repro.report.gallery import SCALES, make_gallery
-from repro.report.tables import format_effect, format_effect_range, group_by_paper, make_claims_view, sort_judgements
+from repro.report.tables import format_effect, group_by_paper, make_claims_view, sort_judgements
 from repro.report.view import View
 from repro.spec import Experiment
 from repro.spec.artefact import MAIN, PAPERS
@@ -85,28 +85,28 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]], page: str = "
     by_scale = [{judgement.claim.id: judgement for judgement in ledger} for ledger in judged.values()]
     rows = []
     for headline in load_front_page()["headline"]:
-        effects = [_format_first_effect([by_id.get(id) for id in headline["claims"]], page) for by_id in by_scale]
+        effects = [_format_first_effect(headline["claims"], by_id, page) for by_id in by_scale]
         rows.append((headline["statement"], headline["paper"] or ABSENT, *effects))
     header = ("", "paper", *judged)
-    title = "Differences in points of NDCG@10 (95 % interval); without brackets: smallest to largest effect"
+    title = "Differences in points of NDCG@10 (95 % interval)"
     return View(title, header, tuple(rows), align="l" * len(header))
 
 
-def _format_first_effect(judgements: Sequence[Judgement | None], page: str) -> str:
-    """Return the effect and interval of the first judgement that has one, or a dash. Several effects are a range.
+def _format_first_effect(names: Sequence[str], by_id: Mapping[str, Judgement], page: str) -> str:
+    """Return the effect and interval of the first claim that has one, or a dash. "T1.d/2" is a claim's second comparison.
 
     Tentative and descriptive effects have that word.
     """
-    judged = next((judgement for judgement in judgements if judgement and judgement.comparisons), None)
-    if judged is None:
-        return ABSENT
-    (comparison, *others), unit = judged.comparisons, judged.unit
-    text = format_effect_range(judged) if others else format_effect(comparison, unit)
-    if page:
-        effect, bracket, interval = text.partition(" (")
-        text = f"[{effect}]({page}#{judged.claim.id}){bracket}{interval}"
-    text += f" {unit.name}" if unit.name != "points" else ""
-    return f"{text} {judged.word}" if judged.word in (TENTATIVE, DESCRIPTIVE) else text
+    for id, _, number in (name.partition("/") for name in names):
+        judged = by_id.get(id)
+        if judged and judged.comparisons:
+            text = format_effect(judged.comparisons[int(number or 1) - 1], judged.unit)
+            if page:
+                effect, bracket, interval = text.partition(" (")
+                text = f"[{effect}]({page}#{id}){bracket}{interval}"
+            text += f" {judged.unit.name}" if judged.unit.name != "points" else ""
+            return f"{text} {judged.word}" if judged.word in (TENTATIVE, DESCRIPTIVE) else text
+    return ABSENT
 
 
 LEDGERS = {MAIN: "docs/CLAIMS.md", "GTE": "docs/GTE.md", "MRL": "docs/MRL.md"}

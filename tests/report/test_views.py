@@ -198,7 +198,7 @@ def test_terminal_breaks_no_number(
 
 
 def test_headlines_have_effects_per_scale() -> None:
-    """Each scale has the effect of its first judged claim. Several comparisons are shown by their range."""
+    """Each cell has one comparison: that of the first judged claim, or the one that is named, as in "T1.d/2"."""
     effects = tuple(Comparison(effect, effect - 0.001, effect + 0.001) for effect in (0.0013, 0.0014, 0.0012))
     at_desk = [
         make_judgement("T1.b", "HOLDS", 0.0146),
@@ -210,10 +210,13 @@ def test_headlines_have_effects_per_scale() -> None:
     at_lab = [make_judgement("T1.b", "other scale")]
     view = make_headlines_view({"desk": at_desk, "lab": at_lab}, "CLAIMS.md")
     assert view.header == ("", "paper", "desk", "lab")
-    by_claim = dict(zip([headline["claims"][0] for headline in load_front_page()["headline"]], view.rows, strict=True))
+    names = [headline["claims"][0] for headline in load_front_page()["headline"]]
+    by_claim = dict(zip(names, view.rows, strict=True))
     assert by_claim["T1.b"][1:] == ("+1.8", "[+1.46](CLAIMS.md#T1.b) (+1.36 to +1.56)", "–")
     assert by_claim["WH.a"][2] == "[+0.34](CLAIMS.md#WH.a) (+0.34 to +0.34) nats"
-    assert by_claim["T1.d"][2] == "[+0.12 to +0.14](CLAIMS.md#T1.d)" and by_claim["T1.c"][2] == "–"
+    both = [by_claim[f"T1.d/{number}"][2] for number in (1, 2)]
+    assert both == ["[+0.13](CLAIMS.md#T1.d) (+0.03 to +0.23)", "[+0.14](CLAIMS.md#T1.d) (+0.04 to +0.24)"]
+    assert by_claim["T1.c"][2] == "–"
     assert by_claim["D.a"][2] == "[+0.94](CLAIMS.md#D.a) (+0.84 to +1.04) tentative"
     (ledger,) = make_claims_view(at_desk[:1]).rows
     assert ledger[2] in by_claim["T1.b"][2], "the ledger has the same number"
