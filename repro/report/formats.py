@@ -130,12 +130,12 @@ def _print_table(view: View) -> None:
     least_width = 0
     for name, alignment, *cells in zip(view.header, view.alignment, *view.rows, strict=True):
         longest = max(map(len, [*name.split(), *cells]))
-        min_width = longest if alignment == "r" else min(longest, MAX_TEXT_WIDTH)
-        table.add_column(name, justify="right" if alignment == "r" else "left", overflow="fold", min_width=min_width)
-        least_width += min_width + GAP
+        # rich narrows columns without a fixed width, even below a `min_width`, and then cuts the last ones
+        width = longest if alignment == "r" else None
+        table.add_column(name, justify="right" if width else "left", overflow="fold", width=width)
+        least_width += (width or min(longest, MAX_TEXT_WIDTH)) + GAP
     for row in view.rows:
         table.add_row(*row)
     console = make_console()
-    # a column that does not fit would be cut, and with it its numbers
     console.width = max(console.width, least_width)
     console.print(table)

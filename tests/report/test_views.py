@@ -185,9 +185,9 @@ def test_terminal_breaks_no_number(
     """Words are folded to COLUMNS. A wider table sticks out. A pipe without COLUMNS is wide. Markup in data is text."""
     monkeypatch.setenv("COLUMNS", columns)
     scores = {f"row {row}": tuple(f"{row}{n}.5 ± 0.{n}" for n in range(10, 14)) for row in range(3)}
-    header = ("", "origin", *(f"column {n} of many" for n in range(4)), "statement")
-    rows = tuple((name, "published", *cells, "word " * 20) for name, cells in scores.items())
-    render(View("[bold]title[/bold]", header, rows, align="llrrrrl"))
+    header = ("", "origin", "statement", *(f"column {n} of many" for n in range(4)))
+    rows = tuple((name, "published", "word " * 20, *cells) for name, cells in scores.items())
+    render(View("[bold]title[/bold]", header, rows, align="lllrrrr"))
     title, *lines = capsys.readouterr().out.splitlines()
     assert title == "[bold]title[/bold]"
     for name, cells in scores.items():
