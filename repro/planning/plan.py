@@ -38,14 +38,17 @@ class Plan:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """Total cost of the missing runs, without runs of unknown time. Memory is the maximum over runs."""
+        """Total cost of the missing runs, without runs of unknown time. Memory is the maximum over runs.
+
+        Hours are None if the time of every missing run is unknown.
+        """
         times = [estimate.seconds for estimate in self.estimates if estimate.seconds is not None]
-        # With several runs at once, the longest run is a lower bound of the time.
-        seconds = max([sum(times) / self.num_at_once, *times])
+        hours = sum(times) / 3600 if times or not self.estimates else None
         return {
-            "hours_one_after_another": round(sum(times) / 3600, 3),
-            "hours": round(seconds / 3600, 3),
-            "gpu_hours": round(sum(times) / 3600 * self.num_gpus, 3),
+            "hours_one_after_another": hours and round(hours, 3),
+            # With several runs at once, the longest run is a lower bound of the time.
+            "hours": hours and round(max(hours / self.num_at_once, max(times) / 3600), 3),
+            "gpu_hours": hours and round(hours * self.num_gpus, 3),
             "num_pairs": sum(estimate.num_pairs for estimate in self.estimates),
             "memory_gib": round(max((estimate.memory_bytes for estimate in self.estimates), default=0) / GIB, 1),
             "num_unknown": len(self.estimates) - len(times),
@@ -95,11 +98,14 @@ class Plan:
             yield f"{meant}; --profile NAME plans for other machines, see slurm/profiles.toml"
         machine = f"{self.num_gpus} GPU per run" if self.num_gpus else "CPU"
         memory = f"memory {cost['memory_gib']} GiB per process"
-        time = f"{format_seconds(3600 * cost['hours_one_after_another'])} in sequence"
-        if self.num_at_once > 1:
-            time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} in parallel"
-        if self.num_gpus:
-            time += f", {cost['gpu_hours']:.1f} GPU-hours"
+        if cost["hours"] is None:
+            time = ABSENT
+        else:
+            time = f"{format_seconds(3600 * cost['hours_one_after_another'])} in sequence"
+            if self.num_at_once > 1:
+                time += f", {format_seconds(3600 * cost['hours'])} with {self.num_at_once} in parallel"
+            if self.num_gpus:
+                time += f", {cost['gpu_hours']:.1f} GPU-hours"
         if self.stages:
             time += ", after the stages above"
         yield f"cost on {machine}: {time}; {memory}; {cost['num_pairs']:,} pairs"

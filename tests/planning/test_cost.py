@@ -170,7 +170,9 @@ def test_unknown_times_are_none() -> None:
     plan = make_plan([bm25, by_epochs, base("smoke")], NO_RECORDS)
     seconds = plan.as_dict()["seconds"]
     assert seconds[run_id(bm25)] is seconds[run_id(by_epochs)] is None and seconds[run_id(base("smoke"))] > 0
-    assert plan.totals["num_unknown"] == 2
+    assert plan.totals["num_unknown"] == 2 and plan.totals["hours"] is not None
+    unknown = make_plan([bm25], NO_RECORDS, num_gpus=1)
+    assert unknown.totals["hours"] is unknown.totals["gpu_hours"] is None and " 0 s" not in "".join(unknown.lines())
 
 
 def test_evaluation_counts_by_context() -> None:
