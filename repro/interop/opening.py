@@ -95,6 +95,8 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
         folder = find_folder(source, revision)
         commit = folder.name
     called = source if commit or source == MINILM else folder.resolve().name
+    if not any((folder / name).is_file() for name in ("config.json", "modules.json")):
+        raise ValueError(f"{folder} is no model: it has neither config.json nor modules.json")
     check_weights_are_read(folder)
     with name_in_errors(folder):
         model = _read_folder(folder, revision)

@@ -23,6 +23,7 @@ LEXICAL = next(run_id(run) for run in find_experiment("table1").runs("smoke") if
         (f"evaluate --model {WITHOUT_NULL} --suite planted --context null", "sequence_dropout=0"),
         (f"evaluate --model {LEXICAL} --suite planted --language german", "--language german"),
         (f"evaluate --model {PLAIN} --suite scifact", "unknown suite 'scifact'"),
+        ("export full out", "full is no model"),
         (f"export {PLAIN} full", "is not empty"),
         (f"adapt {PLAIN} --corpus full --to full", "is not empty"),
         (f"adapt {CONTEXTUAL} --corpus planted --to out", "contextual"),
@@ -33,7 +34,8 @@ def test_impossible_requests_train_nothing(
 ) -> None:
     monkeypatch.setattr("repro.train.trainer.trained_model", None)
     monkeypatch.chdir(tmp_path)
-    Path("full").mkdir()
-    Path("full", "file").touch()
+    Path("full", "below").mkdir(parents=True)
+    # other people's files are not searched for weights
+    Path("full", "below", "pytorch_model.bin").touch()
     with pytest.raises(ValueError, match=message):
         run_command(*words.split())
