@@ -76,7 +76,7 @@ def read_corpus(source: str, progress: Progress = print) -> Corpus:
         # a name with a digest means this text only, and the corpus may have been imported again
         name = find_imported(source).name if "@" in source else source
         corpus = _read_imported(name, get_corpora_folder() / name)
-    elif not path.is_dir() and ("/" in source or "." in source):
+    elif not path.is_dir() and "." in source:
         raise ValueError(f"{shorten(source)}: no such file or folder")
     else:
         datasets = open_suite(source, progress).datasets
@@ -116,6 +116,8 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
     if not folder.is_dir():
         if split:
             raise ValueError(f"--split {split}: {source} is no BEIR folder")
+        if "/" in source:
+            raise ValueError(f"{shorten(source)}: no such file or folder")
         # any run with this suite will do
         run = base("smoke", suite=source)
         make_searched_stage(run).build(progress)

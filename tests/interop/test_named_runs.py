@@ -23,6 +23,7 @@ LEXICAL = next(run_id(run) for run in find_experiment("table1").runs("smoke") if
         (f"evaluate --model {WITHOUT_NULL} --suite planted --context null", "sequence_dropout=0"),
         (f"evaluate --model {LEXICAL} --suite planted --language german", "--language german"),
         (f"evaluate --model {PLAIN} --suite scifact", "unknown suite 'scifact'"),
+        (f"evaluate --model {PLAIN} --suite data/scifact", "data/scifact: no such"),
         ("export full out", "full is no model"),
         (f"export {PLAIN} full", "is not empty"),
         (f"adapt {PLAIN} --corpus full --to full", "is not empty"),
