@@ -35,6 +35,14 @@ ROUTERS = ("Router", "Asym")
 # names and settings of modules before sentence-transformers 6
 OLD_MODULES = "sentence_transformers.models"
 DENSE_SETTINGS = ("in_features", "out_features", "bias", "activation_function")
+IMPLIED_SETTINGS = {
+    "module_input_name": ("sentence_embedding",),
+    "module_output_name": ("sentence_embedding", "token_embeddings"),
+    "use_residual": (False,),
+    "transformer_task": ("feature-extraction",),
+    "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
+}
+"""Settings of version 6, and the values that earlier versions imply. No other setting has an earlier form."""
 POOLINGS = {
     "cls": "cls_token",
     "max": "max_tokens",
@@ -163,6 +171,7 @@ def save_stock_modules(model: SentenceTransformer, folder: Path) -> None:
     """Save a model of stock modules so that sentence-transformers 3 to 6 can open it, with transformers 4 and 5.
 
     Version 6 moved its modules and added settings that earlier versions reject. The earlier form opens in all versions.
+    A module whose settings have none, such as a residual `Dense`, keeps its form, which earlier versions reject.
     """
     model.save_pretrained(str(folder), create_model_card=False)
     modules = read_json(folder / "modules.json")
@@ -173,18 +182,24 @@ def save_stock_modules(model: SentenceTransformer, folder: Path) -> None:
         if isinstance(module, Pooling):
             write_json(path, _make_old_pooling_settings(module))
         elif isinstance(module, Dense):
-            settings = json_object(path)
-            write_json(path, {name: settings[name] for name in DENSE_SETTINGS})
+            _write_old_settings(path, {name: json_object(path)[name] for name in DENSE_SETTINGS})
         elif isinstance(module, Transformer):
             settings = {
                 "max_seq_length": module.max_seq_length,
                 "do_lower_case": getattr(module, "do_lower_case", False),
             }
-            write_json(files / "sentence_bert_config.json", settings)
+            _write_old_settings(files / "sentence_bert_config.json", settings)
             _write_old_tokenizer_settings(files / "tokenizer_config.json")
     write_json(folder / "modules.json", modules)
     for path in folder.rglob("*.safetensors"):
         write_tensors(load_file(path), path, {"format": "pt"})
+
+
+def _write_old_settings(path: Path, settings: dict[str, Any]) -> None:
+    """Replace the settings of a module by their earlier form, unless it would drop one that decides vectors."""
+    stored = json_object(path)
+    if all(stored[name] in IMPLIED_SETTINGS.get(name, ()) for name in stored.keys() - settings.keys()):
+        write_json(path, settings)
 
 
 def _make_old_pooling_settings(pooling: Pooling) -> dict[str, Any]:

@@ -48,8 +48,8 @@ class StockEncoder:
 
     @property
     def longest(self) -> int | None:
-        """Maximal number of tokens. None if texts are never truncated, or if it is unknown."""
-        length = self.theirs.max_seq_length
+        """Maximal number of tokens of a document. None if texts are never truncated, or if it is unknown."""
+        length = getattr(self.theirs[0], "document_length", None) or self.theirs.max_seq_length
         # a tokenizer without a limit has 1e30
         return int(length) if length and length < MAX_LENGTH else None
 
@@ -91,7 +91,11 @@ class StockEncoder:
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return vectors, float32 (N, D). They are normalised unless the similarity is the dot product."""
         vectors_ND = self.theirs.encode(
-            list(texts), prompt_name=self._get_prompt_name(prompt), show_progress_bar=len(texts) >= MANY_TEXTS
+            list(texts),
+            prompt_name=self._get_prompt_name(prompt),
+            show_progress_bar=len(texts) >= MANY_TEXTS,
+            # some models have lengths by role
+            task=prompt,
         ).astype(np.float32)
         # here and not by the library, because half-precision lengths are inexact
         return vectors_ND if self.similarity == DOT else normalize(vectors_ND)

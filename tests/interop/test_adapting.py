@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize
+from sentence_transformers.base.modules import Dense, Normalize
 
 from repro.data.beir import Retrieval, find_collections, write_beir_folder
 from repro.data.own.imported import import_source
@@ -20,6 +20,7 @@ from repro.interop.sentence_transformers_folder import (
     export_sentence_transformers,
     save_stock_modules,
 )
+from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
 from tests.commands import ignore, run_command
@@ -71,6 +72,20 @@ def test_exports_and_adapted_folders_share_a_format(adapted: Path) -> None:
             assert kind != "Dense" or keys == {"in_features", "out_features", "bias", "activation_function"}
         assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 40
     assert "pip install" in (adapted / "README.md").read_text()
+
+
+def test_settings_of_version_6_survive(tmp_path: Path) -> None:
+    """A residual Dense and lengths by role have no earlier form. They are saved as they are, and evaluated as stored."""
+    stock = as_sentence_transformer(make_model("biencoder", backbone="bert"))
+    stock[0].query_length, stock[0].document_length = 4, 6
+    dense = Dense(16, 16, use_residual=True)
+    bare = SentenceTransformer(modules=[stock[0], stock[1], dense], device="cpu")
+    save_stock_modules(bare, tmp_path)
+    opened = SentenceTransformer(str(tmp_path), device="cpu")
+    for role, encode in (("query", bare.encode_query), ("document", bare.encode_document)):
+        expected = normalize(encode(DOCUMENTS, show_progress_bar=False))
+        np.testing.assert_allclose(StockEncoder(opened).encode(DOCUMENTS, role), expected, atol=1e-6, rtol=0)
+    assert StockEncoder(opened).longest == 6
 
 
 @pytest.mark.parametrize("mode", ["cls", "max", "lasttoken", ("mean", "max")])
