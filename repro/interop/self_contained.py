@@ -19,7 +19,7 @@ from repro.model import modeling_cde
 from repro.model.config import CONFIG_FILE, ModelConfig, make_config
 from repro.model.contextual import ContextualModel
 from repro.model.encoding import WEIGHTS_FILE, check_fit, get_shapes, read_tensors, write_tensors
-from repro.storage.files import json_object, write_json
+from repro.storage.files import json_object, read_json, write_json
 
 CODE = Path(modeling_cde.__file__)
 MODULE_CODE = CODE.with_name("sentence_cde.py")
@@ -95,11 +95,16 @@ def load_self_contained_model(folder: Path) -> ContextualModel:
 
 
 def _check_settings(folder: Path, prompts: Any) -> None:
-    """Raise ValueError if sentence-transformers saved the folder with a truncation or other prompts, as it may."""
+    """Raise ValueError if sentence-transformers saved the folder with other modules, a truncation or other prompts."""
+    path = folder / "modules.json"
+    types = [str(module["type"]) for module in read_json(path)] if path.is_file() else []
+    if further := [name for name in types if not name.endswith((MODULE, ".Normalize"))]:
+        raise ValueError(f"{path}: {further} would change the vectors of the contextual model: remove them")
     path = folder / "config_sentence_transformers.json"
     settings = json_object(path) if path.is_file() else {}
     if settings.get("truncate_dim"):
         raise ValueError(f"{path}: truncate_dim is {settings['truncate_dim']!r}: set it to null")
     stored, saved = (dict(value) if isinstance(value, dict) else {} for value in (prompts, settings.get("prompts")))
-    if changed := sorted(name for name in stored if saved.get(name, stored[name]) != stored[name]):
+    # the library reads a missing prompt as an empty one
+    if changed := sorted(name for name in stored if "prompts" in settings and saved.get(name, "") != stored[name]):
         raise ValueError(f"{path}: the prompt {changed[0]!r} is not that of {CONFIG_FILE}: make them equal")

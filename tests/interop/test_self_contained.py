@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
@@ -184,11 +185,21 @@ def test_saved_settings_are_kept_or_refused(theirs: SentenceTransformer, tmp_pat
     values = json.loads(settings.read_text())
     for changes, message in (
         ({"truncate_dim": 8}, "truncate_dim is 8"),
-        ({"prompts": {"query": "find: "}}, "prompt 'query' is not that of config.json"),
+        ({"prompts": {"query": "find: "}}, "prompt 'document' is not that of config.json"),
+        ({"prompts": values["prompts"] | {"query": "find: "}}, "prompt 'query' is not that of config.json"),
     ):
         settings.write_text(json.dumps(values | changes))
         with pytest.raises(ValueError, match=message):
             load_self_contained_model(tmp_path / "short")
+
+
+def test_further_modules_are_refused(theirs: SentenceTransformer, tmp_path: Path) -> None:
+    """Ours would give the vectors before a Dense, without a message. `Normalize` changes nothing."""
+    for name, further in (("same", Normalize()), ("other", Dense(16, 8))):
+        SentenceTransformer(modules=[theirs[0], further], prompts=theirs.prompts).save_pretrained(str(tmp_path / name))
+    load_self_contained_model(tmp_path / "same")
+    with pytest.raises(ValueError, match="Dense"):
+        load_self_contained_model(tmp_path / "other")
 
 
 def test_saved_folder_names_its_run(tmp_path: Path) -> None:
