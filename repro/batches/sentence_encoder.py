@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from repro.data.tokens import TOKENIZER_LOCK, cut_unread_ends, iter_token_batches
 from repro.spec.start import FROM_WHEELS
+from repro.storage.files import json_object, read_json
+from repro.storage.hub import find_model
 from repro.storage.paths import check_model_name
+from repro.text import shorten
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 GPU_TOKENS_PER_BATCH = 131_072
 NUM_SPECIAL_TOKENS = 4
 """Upper bound of the special tokens per text."""
+SETTINGS_FILE = "config_sentence_transformers.json"
+DENSE = "SentenceTransformer"
+"""The model type with one vector per text. Others are cross-encoders and sparse encoders."""
 TYPES_WITH_RESERVED_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Types of models that reserve the positions up to that of padding, so that a text has fewer."""
 
@@ -42,6 +49,10 @@ class SentenceEncoder:
         except OSError as error:
             known = f"neither one of {[*FROM_WHEELS]} nor a model on this machine ({type(error).__name__})"
             raise ValueError(f"unknown surrogate {name!r}: {known}; `repro fetch` downloads it") from error
+        # a hub model is in the cache now
+        if (folder := find_model(name)) is not None:
+            check_kind(folder)
+            check_weights(self._model, folder)
         self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
         self._max_tokens = _find_token_limit(self._model)
         self._is_narrow = self._model.device.type == "cuda"
@@ -97,3 +108,36 @@ def _find_token_limit(model: SentenceTransformer) -> int:
         return sys.maxsize
     has_reserved = config.model_type in TYPES_WITH_RESERVED_POSITIONS
     return num_positions - (config.pad_token_id + 1 if has_reserved else 0)
+
+
+def check_kind(folder: Path) -> None:
+    """Raise ValueError if a folder has another model type. Old folders without a type are SentenceTransformers."""
+    path = folder / SETTINGS_FILE
+    kind = json_object(path).get("model_type") if path.is_file() else None
+    if kind not in (None, DENSE):
+        raise ValueError(f"{folder} is a {shorten(kind)} of sentence-transformers, expected a {DENSE}")
+
+
+def check_weights(model: SentenceTransformer, folder: Path) -> None:
+    """Raise ValueError if a file lacks weights of a transformer, which transformers would draw at random.
+
+    Such a file is damaged, or the model needs code of its own that is never run.
+    """
+    path = folder / "modules.json"
+    # without it, the folder is that of a transformer, and the library adds a pooling
+    entries = read_json(path) if path.is_file() else [{"path": ""}]
+    for entry, module in zip(entries, model, strict=False):
+        transformer: Any = getattr(module, "auto_model", None)
+        if transformer is None:
+            continue
+        files = folder / str(entry["path"])
+        # a second reading, because the first one reports missing weights in the log only
+        _, report = type(transformer).from_pretrained(str(files), config=transformer.config, output_loading_info=True)
+        # Pooling of sentence-transformers never reads the pooler of a BERT.
+        missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+        if missing:
+            code = getattr(transformer.config, "auto_map", None)
+            raise ValueError(
+                f"{files} lacks {len(missing)} weights, the first is {missing[0]!r}: "
+                + ("it needs the code of its authors, which is never run" if code else "export or download it again")
+            )

@@ -19,6 +19,7 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import BertModel, PreTrainedModel
 
+from repro.batches.sentence_encoder import check_kind, check_weights
 from repro.data.prompts import PROMPTS
 from repro.interop.self_contained import make_fast_tokenizer, write_self_contained
 from repro.model.contextual import ContextualModel, Model
@@ -27,9 +28,6 @@ from repro.storage.files import json_object, read_json, write_json
 from repro.storage.tensor_files import check_digest
 from repro.text import shorten
 
-SETTINGS_FILE = "config_sentence_transformers.json"
-DENSE = "SentenceTransformer"
-"""The model type with one vector per text. Others are cross-encoders and sparse encoders."""
 ROUTERS = ("Router", "Asym")
 """Modules with other modules inside, one for each role. They are not supported."""
 # names and settings of modules before sentence-transformers 6
@@ -113,7 +111,7 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     """
     path = Path(folder)
     modules = read_json(path / "modules.json")
-    _check_kind(path)
+    check_kind(path)
     types = [str(module["type"]) for module in modules]
     # Stock modules run no code of the folder.
     if not all(name.startswith("sentence_transformers.") and not name.endswith(ROUTERS) for name in types):
@@ -123,41 +121,11 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
         check_digest(file)
     try:
         model = SentenceTransformer(str(path), local_files_only=True)
-        _check_weights(model, path, modules)
+        check_weights(model, path)
     except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         message = shorten(" ".join(str(error).split()), 200)
         raise ValueError(f"{path} is damaged ({type(error).__name__}: {message}): export it again") from error
     return model
-
-
-def _check_weights(model: SentenceTransformer, folder: Path, modules: list[dict[str, Any]]) -> None:
-    """Raise ValueError if a file lacks weights of a transformer, which transformers would draw at random.
-
-    Such a file is damaged, or the model needs code of its own that is never run.
-    """
-    for entry, module in zip(modules, model, strict=True):
-        transformer: Any = getattr(module, "auto_model", None)
-        if transformer is None:
-            continue
-        files = folder / str(entry["path"])
-        # a second reading, because the first one reports missing weights in the log only
-        _, report = type(transformer).from_pretrained(str(files), config=transformer.config, output_loading_info=True)
-        # Pooling of sentence-transformers never reads the pooler of a BERT.
-        missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
-        if missing:
-            code = getattr(transformer.config, "auto_map", None)
-            raise ValueError(
-                f"{files} lacks {len(missing)} weights, the first is {missing[0]!r}: "
-                + ("it needs the code of its authors, which is never run" if code else "export or download it again")
-            )
-
-
-def _check_kind(folder: Path) -> None:
-    """Raise ValueError if a folder has another model type. Old folders without a type are SentenceTransformers."""
-    path = folder / SETTINGS_FILE
-    kind = json_object(path).get("model_type") if path.is_file() else None
-    if kind not in (None, DENSE):
-        raise ValueError(f"{folder} is a {shorten(kind)} of sentence-transformers, expected a {DENSE}")
 
 
 def _make_dense(linear: torch.nn.Module, activation: torch.nn.Module) -> Dense:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
@@ -64,6 +65,22 @@ def test_long_texts_fit_the_encoder(minilm: MiniLM) -> None:
         np.testing.assert_array_equal(encoder.embed(text, 600), encoder.embed(text, 512))
         assert (encoder.embed(text, 512) != encoder.embed(text, 256)).any(), "not the default length of the folder"
     np.testing.assert_allclose(folder.embed(text, 512), minilm.embed(text, 512), atol=2e-3)
+
+
+def test_other_models_are_refused(tmp_path: Path) -> None:
+    """A cross-encoder has no vectors. Missing weights are drawn at random, so clusters and masks would not repeat."""
+    folder = write_encoder(tmp_path / "encoder", "nomic")
+    load_surrogate(str(folder))
+    settings = folder / "config_sentence_transformers.json"
+    settings.write_text('{"model_type": "CrossEncoder"}')
+    with pytest.raises(ValueError, match="CrossEncoder"):
+        load_surrogate(str(folder))
+    settings.unlink()
+    weights = load_file(folder / "model.safetensors")
+    del weights[next(name for name in weights if ".0." in name and name.endswith("weight"))]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks \d weights"):
+        load_surrogate(str(folder))
 
 
 @pytest.mark.parametrize("name", ["nomic-ai/nomic-embed-text-v1", "nomic-embed-text-v1@0123456789ab"])
