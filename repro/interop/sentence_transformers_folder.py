@@ -49,7 +49,7 @@ POOLINGS = {
     "weightedmean": "weightedmean_tokens",
     "lasttoken": "lasttoken",
 }
-"""Names of poolings since version 6, and the earlier ones."""
+"""Names of poolings since version 6, and the earlier ones, in the order in which earlier versions join them."""
 
 
 def export_sentence_transformers(model: Model, folder: str | Path) -> None:
@@ -148,7 +148,8 @@ def save_stock_modules(model: SentenceTransformer, folder: Path) -> None:
         files = folder / row["path"]
         path = files / "config.json"
         if isinstance(module, Pooling):
-            write_json(path, _make_old_pooling_settings(module))
+            if settings := _make_old_pooling_settings(module):
+                write_json(path, settings)
         elif isinstance(module, Dense):
             _write_old_settings(path, {name: json_object(path)[name] for name in DENSE_SETTINGS})
         elif isinstance(module, Transformer):
@@ -170,11 +171,11 @@ def _write_old_settings(path: Path, settings: dict[str, Any]) -> None:
         write_json(path, settings)
 
 
-def _make_old_pooling_settings(pooling: Pooling) -> dict[str, Any]:
-    modes = {pooling.pooling_mode} if isinstance(pooling.pooling_mode, str) else {*pooling.pooling_mode}
-    unknown = modes - POOLINGS.keys()
-    if unknown:
-        raise ValueError(f"pooling {sorted(unknown)} is unknown to sentence-transformers before 6")
+def _make_old_pooling_settings(pooling: Pooling) -> dict[str, Any] | None:
+    """Return the earlier form of the settings. None if there is none: earlier versions join poolings in one order only."""
+    modes = [pooling.pooling_mode] if isinstance(pooling.pooling_mode, str) else [*pooling.pooling_mode]
+    if modes != [mode for mode in POOLINGS if mode in modes]:
+        return None
     flags = {f"pooling_mode_{old}": mode in modes for mode, old in POOLINGS.items()}
     return {"word_embedding_dimension": pooling.embedding_dimension, **flags, "include_prompt": pooling.include_prompt}
 

@@ -23,6 +23,7 @@ from repro.interop.sentence_transformers_folder import (
 from repro.interop.stock_encoder import StockEncoder
 from repro.interop.trained_on import find_training_run, write_trained_on
 from repro.spec import base
+from repro.storage.files import read_json
 from tests.commands import ignore, run_command
 from tests.data.files import write_rows
 from tests.interop.small import TEXTS, WORDS, make_model
@@ -88,15 +89,16 @@ def test_settings_of_version_6_survive(tmp_path: Path) -> None:
     assert StockEncoder(opened).longest == 6
 
 
-@pytest.mark.parametrize("mode", ["cls", "max", "lasttoken", ("mean", "max")])
+@pytest.mark.parametrize("mode", ["cls", "max", "lasttoken", ("max", "mean"), ("mean", "max")])
 def test_pooling_survives_the_old_format(tmp_path: Path, mode: Any) -> None:
     stock = as_sentence_transformer(make_model("biencoder", backbone="bert"))
     pooling = type(stock[1])(16, pooling_mode=mode, include_prompt=False)
     bare = SentenceTransformer(modules=[stock[0], pooling], device="cpu")
     save_stock_modules(bare, tmp_path)
     opened = SentenceTransformer(str(tmp_path), device="cpu")
-    assert {*np.atleast_1d(opened[1].pooling_mode)} == {*np.atleast_1d(mode)} and not opened[1].include_prompt
-    np.testing.assert_array_equal(opened.encode(TEXTS).shape, bare.encode(TEXTS).shape)
+    assert opened[1].pooling_mode == mode and not opened[1].include_prompt
+    np.testing.assert_allclose(opened.encode(TEXTS), bare.encode(TEXTS), atol=1e-6, rtol=0)
+    assert (read_json(tmp_path / "1_Pooling" / "config.json").get("pooling_mode") is None) == (mode != ("mean", "max"))
 
 
 def test_whitening_respects_the_similarity() -> None:
