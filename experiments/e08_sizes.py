@@ -9,7 +9,7 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import BATCHES, BOTH, FAMILIES, OWN_SCALES, get_contextual_sizes, seeds_at
 from experiments.fresh import CONTEXT_BLIND, MET_BY_BLIND, RESTATED, blind
-from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, NDCG, get_scale_values, get_size_at
+from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, NDCG, get_scale_values, get_size_at, ndcg
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, by_scale, grid, pick, term
 
 DEPTHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 3), "desk": (1, 2, 4), "lab": (1, 2, 4)}
@@ -96,7 +96,7 @@ FIGURE_18 = Figure(
         " the mean."
     ),
     kind="lines",
-    points="{suite}/{family}/ndcg_at_10",
+    points=ndcg(group="{family}"),
     x="tokens_per_document",
     y="value",
     hue="part1",
@@ -154,10 +154,7 @@ CLAIMS = (
     Claim.order(
         "F18.a",
         "different domains prefer different numbers of vectors per context document: gain of four over one by family",
-        pairs=[
-            (term(f"{{suite}}/{family}/ndcg_at_10", **FOUR), term(f"{{suite}}/{family}/ndcg_at_10", **ONE))
-            for family in FAMILIES
-        ],
+        pairs=[(term(ndcg(group=family), **FOUR), term(ndcg(group=family), **ONE)) for family in FAMILIES],
         source="Figure 18",
         because="domains differ if the gain has either sign",
         descriptive="a statement about datasets",

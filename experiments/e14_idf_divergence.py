@@ -5,7 +5,7 @@ from typing import Any
 from experiments.e01_table1 import ARCHITECTURE, BATCHES, BM25, BOTH, NEITHER, PLAIN_BATCH, SURROGATE
 from experiments.e01_table1 import runs as table1_runs
 from experiments.fresh import RESTATED, ROWS, STATED, TABLE1, declare
-from experiments.shared import get_scale_values
+from experiments.shared import get_scale_values, ndcg
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, pick, term
 
 DIVERGENCE = {"measure": "divergence", "architecture": "none"}
@@ -13,8 +13,7 @@ SCORED = {"measure": "retrieval"}
 ENCODER, ENCODER_SCALES = {"surrogate": "minilm"}, ("desk", "lab")  # all-MiniLM-L6-v2, trained on web text
 OWN_SURROGATE = get_scale_values(PLAIN_BATCH, "surrogate")
 TRAINED = {"architecture": "biencoder", **SCORED}
-NDCG, DIVERGENCE_METRIC = "{suite}/*/ndcg_at_10", "{suite}/*/idf_divergence"
-NDCG_OUT_OF_CORPUS = "{suite}+wrong/*/ndcg_at_10"
+NDCG, NDCG_OUT_OF_CORPUS, DIVERGENCE_METRIC = ndcg(group="*"), ndcg("wrong", "*"), "{suite}/*/idf_divergence"
 
 
 def runs(scale: str) -> tuple[Run, ...]:

@@ -6,6 +6,7 @@ A claim worded after some records existed is judged by later records.
 from collections.abc import Sequence
 from typing import Any
 
+from experiments.shared import ndcg
 from repro.spec import by_scale, term
 
 FIRST_STATED = "2026-11-21"
@@ -23,12 +24,11 @@ MET_BY_BLIND: dict[str, Any] = {"caveat": "not evidence about context"}
 """Metadata of a claim that a model without context can also meet."""
 CONTEXT_BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}
 """The context-blind counterpart of a contextual model: trained without documents, scored with null vectors."""
-NDCG_OF_BLIND = "{suite}+null/mean/ndcg_at_10"
 
 
 def blind(row: dict[str, Any]) -> dict[str, Any]:
     """Return the context-blind comparison of a claim about a contextual model."""
-    return {"blind": term(NDCG_OF_BLIND, **row | CONTEXT_BLIND)}
+    return {"blind": term(ndcg("null"), **row | CONTEXT_BLIND)}
 
 
 # ---- seeds trained in addition to the first three

@@ -3,9 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from repro.spec import ByScale, Column, base, by_scale, pick
+from repro.spec import ByScale, Column, Term, base, by_scale, pick, term
 
-NDCG, LOSS, ACCURACY = "{suite}/mean/ndcg_at_10", "train/loss", "train/accuracy"
+
+def ndcg(view: str = "", group: str = "mean") -> str:
+    """Return the metric NDCG@10 of a group of collections under a view: a context, a width, an adaptation ("": none)."""
+    return f"{{suite}}+{view}/{group}/ndcg_at_10" if view else f"{{suite}}/{group}/ndcg_at_10"
+
+
+NDCG, LOSS, ACCURACY = ndcg(), "train/loss", "train/accuracy"
 
 OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
 """Our scales that start from word vectors or at random, and those of the paper."""
@@ -65,9 +71,9 @@ A_POINT_IS_SMALL = ignore_small(0.01, "effects within one point are small")
 WHAT_A_READER_NOTICES = "half a point: what a reader would call an effect"
 
 
-def under(context: str, metric: str = NDCG) -> str:
-    """Return a metric under another context than documents of the searched corpus."""
-    return metric.replace("{suite}", f"{{suite}}+{context}")
+def gain_over(context: str, row: Mapping[str, Any], group: str = "mean") -> tuple[Term, Term]:
+    """Return the pair of a model's scores with documents of the searched corpus and under another context."""
+    return term(ndcg(group=group), **row), term(ndcg(context, group), **row)
 
 
 def get_budget(num_steps: int) -> dict[str, int]:

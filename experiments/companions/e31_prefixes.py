@@ -6,7 +6,7 @@ from experiments import fresh
 from experiments.e01_table1 import NEITHER_RANDOM, PLAIN_BATCH
 from experiments.e04_batch_by_cluster import FEWER_PAIRS, budget
 from experiments.fresh import COMPANION
-from experiments.shared import BY_PART, MEAN_OF_SEEDS, NDCG
+from experiments.shared import BY_PART, MEAN_OF_SEEDS, NDCG, ndcg
 from repro.spec import (
     Claim,
     Experiment,
@@ -89,7 +89,7 @@ FIGURE7 = Figure(
 
 def at(width: int, row: dict[str, Any], truncation: str = "width") -> Term:
     """Return NDCG@10 of vectors truncated to a width."""
-    return term(f"{{suite}}+{truncation}{width}/mean/ndcg_at_10", **row)
+    return term(ndcg(f"{truncation}{width}"), **row)
 
 
 def alone(width: int) -> Term:

@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.companions.e31_prefixes import JUDGED, NESTED, list_nested_runs
 from experiments.fresh import COMPANION
-from experiments.shared import SCORE, draw_tradeoff
+from experiments.shared import SCORE, draw_tradeoff, ndcg
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, pick, term
 
 ADAPTIVE = NESTED | {"measure": "adaptive"}
@@ -37,7 +37,7 @@ FIGURE = Figure(
         "vector; squares without a number: by widths in between). The funnel doubles the width and halves the shortlist at each step."
     ),
     kind="own",
-    points="{suite}+*/mean/ndcg_at_10",
+    points=ndcg("*"),
     parts=("route",),
     x="{suite}+{part1}/mean/mflops",
     x_label="million multiplications per query",
@@ -50,7 +50,7 @@ TABLE = Table(
     name="mrl_figure8_times",
     caption="What each route finds, what it multiplies, and how many queries per second it answers on one machine.",
     columns=(
-        Column(label="NDCG@10", value="{suite}+{part}/mean/ndcg_at_10", factor=100),
+        Column(label="NDCG@10", value=ndcg("{part}"), factor=100),
         Column(label="kFLOPs", value="{suite}+{part}/mean/mflops", factor=1000),
         Column(label="queries/s", value="{suite}+{part}/mean/queries_per_second", decimals=0),
     ),
@@ -70,7 +70,7 @@ TABLE = Table(
 
 def route(name: str) -> Term:
     """Return NDCG@10 along a route."""
-    return term(f"{{suite}}+{name}/mean/ndcg_at_10", **ADAPTIVE)
+    return term(ndcg(name), **ADAPTIVE)
 
 
 def claim_as_good(id: str, statement: str, narrow: Term, source: str, because: str = "one point") -> Claim:

@@ -9,6 +9,7 @@ from typing import Any
 from experiments.companions.e31_prefixes import IN_FULL
 from experiments.e01_table1 import FAMILIES, NEITHER_RANDOM, OWN_SCALES, PLAIN_BATCH, seeds_at
 from experiments.fresh import FIRST_SEEDS
+from experiments.shared import ndcg
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, pick, term
 
 UNTRAINED = {"measure": "headroom", "architecture": "none"}
@@ -37,7 +38,7 @@ def pick_system(system: str) -> dict[str, Any]:
 
 def score(system: str, weights: str, name: str = "mean") -> str:
     """Return the metric of a system under weights."""
-    return f"{{suite}}+{system}-{weights}/{name}/ndcg_at_10"
+    return ndcg(f"{system}-{weights}", name)
 
 
 TABLE = Table(
@@ -48,11 +49,8 @@ TABLE = Table(
         "model reads sixteen documents."
     ),
     columns=(
-        *(
-            Column(label=family, value=f"{{suite}}+{{part}}/{family}/ndcg_at_10", factor=100, scales=OWN_SCALES)
-            for family in FAMILIES
-        ),
-        Column(label="NDCG@10", value="{suite}+{part}/mean/ndcg_at_10", factor=100),
+        *(Column(label=family, value=ndcg("{part}", family), factor=100, scales=OWN_SCALES) for family in FAMILIES),
+        Column(label="NDCG@10", value=ndcg("{part}"), factor=100),
     ),
     rows=tuple(
         Row(label=f"{label}, {words}", runs=pick(**pick_system(system)), part=f"{system}-{kind}")

@@ -10,8 +10,16 @@ from typing import Any
 
 from experiments import e01_table1 as table1
 from experiments import fresh
-from experiments.shared import BELOW_PAPERS_GAINS, NDCG_COLUMN, WHAT_A_READER_NOTICES, get_budget, get_size_at
-from repro.spec import ByScale, Claim, Experiment, Row, Run, Table, Term, base, pick, term
+from experiments.shared import (
+    BELOW_PAPERS_GAINS,
+    NDCG,
+    NDCG_COLUMN,
+    WHAT_A_READER_NOTICES,
+    gain_over,
+    get_budget,
+    get_size_at,
+)
+from repro.spec import Claim, Experiment, Row, Run, Table, base, pick, term
 
 STEPS: dict[str, tuple[int | None, ...]] = {"smoke": (6, 12), "desk": (240, 960), "lab": (240, 960, 2400)}
 STEPS |= dict.fromkeys(("small", "large"), (None,))
@@ -85,18 +93,11 @@ MORE_AT_LAB, MORE_AT_BOTH = (
 COMMON_LONG = COMMON | {"stated": "2026-11-23", "scales": tuple(LONGER)}
 OTHER_FAMILIES = ("packages", "collections", "cloud", "medical")
 
-
-def score_under(context: str, row: dict[str, Any], budget: dict[str, ByScale], dataset: str = "mean") -> Term:
-    """Return a model under a context ("" is its own corpus) after this many steps."""
-    suite = f"{{suite}}+{context}" if context else "{suite}"
-    return term(f"{suite}/{dataset}/ndcg_at_10", **row, **budget)
-
-
 CLAIMS = (
     Claim.order(
         "E.a",
         "given word frequencies, a model gains at least half a point from in-corpus over out-of-corpus context",
-        pairs=[(score_under("", OURS, END), score_under("wrong", OURS, END))],
+        pairs=[gain_over("wrong", OURS | END)],
         margin=0.005,
         because=WHAT_A_READER_NOTICES,
         **COMMON | MORE_AT_BOTH,
@@ -104,52 +105,50 @@ CLAIMS = (
     Claim.order(
         "E.b",
         "given word frequencies, a model scores higher with in-corpus than with null context",
-        pairs=[(score_under("", OURS, END), score_under("null", OURS, END))],
+        pairs=[gain_over("null", OURS | END)],
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.c",
         "given word frequencies, a model beats a biencoder and the paper's architecture at the same budget",
-        pairs=[(score_under("", OURS, END), score_under("", other, END)) for other in (table1.BATCHES, PAPERS)],
+        pairs=[(term(NDCG, **OURS | END), term(NDCG, **other | END)) for other in (table1.BATCHES, PAPERS)],
         **COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.d",
         "given word frequencies, a model gains from in-corpus over out-of-corpus context on every family but services",
-        pairs=[
-            (score_under("", OURS, END, family), score_under("wrong", OURS, END, family)) for family in OTHER_FAMILIES
-        ],
+        pairs=[gain_over("wrong", OURS | END, family) for family in OTHER_FAMILIES],
         **COMMON | MORE_AT_BOTH,
     ),
     Claim.order(
         "E.e",
         "on real text, the paper's architecture scores higher with in-corpus than with out-of-corpus context",
-        pairs=[(score_under("", PAPERS, END), score_under("wrong", PAPERS, END))],
+        pairs=[gain_over("wrong", PAPERS | END)],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB,
     ),
     Claim.interaction(
         "E.f",
         "the gain of the paper's architecture from in-corpus over out-of-corpus context grows with training",
-        of=(score_under("", PAPERS, END), score_under("wrong", PAPERS, END)),
-        above=(score_under("", PAPERS, START), score_under("wrong", PAPERS, START)),
+        of=gain_over("wrong", PAPERS | END),
+        above=gain_over("wrong", PAPERS | START),
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB,
     ),
     Claim.order(
         "E.g",
         "the paper's architecture scores higher with in-corpus than with null context",
-        pairs=[(score_under("", PAPERS, END), score_under("null", PAPERS, END))],
+        pairs=[gain_over("null", PAPERS | END)],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "E.h",
         "the paper's architecture beats a biencoder at the same budget",
-        pairs=[(score_under("", PAPERS, END), score_under("", table1.BATCHES, END))],
+        pairs=[(term(NDCG, **PAPERS | END), term(NDCG, **table1.BATCHES | END))],
         **BELOW_PAPERS_GAINS | COMMON | MORE_AT_LAB | {"scales": ("lab",)} | fresh.blind(PAPERS | END),
     ),
     Claim.order(
         "EL.a",
         "after six times the steps, the paper's architecture gains half a point from in-corpus over out-of-corpus context",
-        pairs=[(score_under("", PAPERS, LONG), score_under("wrong", PAPERS, LONG))],
+        pairs=[gain_over("wrong", PAPERS | LONG)],
         margin=0.005,
         because=WHAT_A_READER_NOTICES,
         **COMMON_LONG | fresh.FIRST_SEEDS,
@@ -157,14 +156,14 @@ CLAIMS = (
     Claim.order(
         "EL.b",
         "after six times the steps, the paper's architecture beats a biencoder at the same budget",
-        pairs=[(score_under("", PAPERS, LONG), score_under("", table1.BATCHES, LONG))],
+        pairs=[(term(NDCG, **PAPERS | LONG), term(NDCG, **table1.BATCHES | LONG))],
         **BELOW_PAPERS_GAINS | COMMON_LONG | fresh.FIRST_SEEDS | fresh.blind(PAPERS | LONG),
     ),
     Claim.interaction(
         "EL.c",
         "after six times the steps, the paper's architecture gains more from in-corpus over out-of-corpus context",
-        of=(score_under("", PAPERS, LONG), score_under("wrong", PAPERS, LONG)),
-        above=(score_under("", PAPERS, END), score_under("wrong", PAPERS, END)),
+        of=gain_over("wrong", PAPERS | LONG),
+        above=gain_over("wrong", PAPERS | END),
         **BELOW_PAPERS_GAINS | COMMON_LONG | fresh.FIRST_SEEDS,
     ),
 )

@@ -10,7 +10,7 @@ from experiments import fresh
 from experiments.companions.e31_prefixes import ALL, IN_FULL, SCALES
 from experiments.e01_table1 import get_contextual_sizes
 from experiments.ours.e25_context_emergence import CONTEXT_LABELS, OURS
-from experiments.shared import BELOW_PAPERS_GAINS, NDCG, under
+from experiments.shared import BELOW_PAPERS_GAINS, ndcg
 from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, grid, pick, term
 
 SEEDS = (0, 1, 2)
@@ -27,16 +27,10 @@ def runs(scale: str) -> tuple[Run, ...]:
     return grid(base_run, loss=(PLAIN["loss"], IMPROVED["loss"]), seed=SEEDS + extra_seeds)
 
 
-def view(context: str, width: int | str) -> str:
-    """Return the suite's name under a context at a width. "*" stands for every width, "" for whole vectors."""
-    narrow = f"width{width}" if width else ""
-    return "-".join(part for part in ("" if context == "own" else context, narrow) if part) or "own"
-
-
-def at(context: str, width: int | str, of: dict[str, Any]) -> Term:
-    """Return NDCG@10 under a context at a width ("" for whole vectors)."""
-    name = view(context, width)
-    return term(NDCG if name == "own" else under(name), **of)
+def at(context: str, width: int | None, of: dict[str, Any]) -> Term:
+    """Return NDCG@10 under a context ("" is in-corpus) at a width (None for whole vectors)."""
+    view = "-".join(filter(None, (context, width and f"width{width}")))
+    return term(ndcg(view), **of)
 
 
 def columns() -> tuple[Column, ...]:
@@ -44,9 +38,8 @@ def columns() -> tuple[Column, ...]:
     ours = ("desk", "lab", "small", "large")
     narrow = [(str(width), width, ()) for width in (8, *NARROW[:-1])] + [("64", 64, ours)]
     whole_vectors = [("whole", base(scale).hidden_size, (scale,)) for scale in SCALES]
-    path = "{{suite}}+{{part}}width{}/mean/ndcg_at_10"
     return tuple(
-        Column(label=label, value=path.format(width), factor=100, scales=scales)
+        Column(label=label, value=ndcg(f"{{part}}width{width}"), factor=100, scales=scales)
         for label, width, scales in (*narrow, *whole_vectors)
     )
 
@@ -68,9 +61,9 @@ COMMON: dict[str, Any] = {"source": "our question, not a paper's", "stated": "20
 )
 
 
-def gain(other: str, width: int | str, of: dict[str, Any]) -> tuple[Term, Term]:
+def gain(other: str, width: int | None, of: dict[str, Any]) -> tuple[Term, Term]:
     """Return the comparison of in-corpus with another context, at a width."""
-    return at("own", width, of), at(other, width, of)
+    return at("", width, of), at(other, width, of)
 
 
 CLAIMS = (
@@ -89,7 +82,7 @@ CLAIMS = (
     Claim.interaction(
         "W.c",
         "the gain of in-corpus over out-of-corpus context is larger in whole vectors than in 16 dimensions",
-        of=gain("wrong", "", PLAIN),
+        of=gain("wrong", None, PLAIN),
         above=gain("wrong", 16, PLAIN),
         **BELOW_PAPERS_GAINS,
         **COMMON,
@@ -97,14 +90,14 @@ CLAIMS = (
     Claim.order(
         "W.d",
         "under the improved loss, too, in-corpus beats out-of-corpus context at 16, 32, 64 and all dimensions",
-        pairs=[gain("wrong", width, IMPROVED) for width in ("", *NARROW)],
+        pairs=[gain("wrong", width, IMPROVED) for width in (None, *NARROW)],
         **COMMON,
     ),
     Claim.interaction(
         "W.e",
         "the gain of in-corpus over out-of-corpus context is larger under the improved loss than under InfoNCE",
-        of=gain("wrong", "", IMPROVED),
-        above=gain("wrong", "", PLAIN),
+        of=gain("wrong", None, IMPROVED),
+        above=gain("wrong", None, PLAIN),
         **BELOW_PAPERS_GAINS,
         **COMMON,
     ),

@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments import e01_table1 as table1
 from experiments.companions.e31_prefixes import IN_FULL
-from experiments.shared import BELOW_PAPERS_GAINS
-from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
+from experiments.shared import BELOW_PAPERS_GAINS, NDCG, gain_over, ndcg
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, base, by_scale, pick, term
 
 SCALES = ("smoke", *table1.WHITENED_SEEDS)
 SEEDS = {"smoke": (0,)} | table1.WHITENED_SEEDS
@@ -46,18 +46,17 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 VIEWS = {
     "unchanged": "",
-    "searched corpus": "+whitened",
-    "another corpus": "+whitened-wrong",
-    "training text": "+whitened-random",
-    "16 documents": "+whitened16",
-    "64 documents": "+whitened64",
-    "256 documents": "+whitened256",
-    "mean alone": "+centred",
-    "all-but-the-top": "+all-but-the-top",
-    "Rocchio": "+rocchio",
-    "hubness": "+hubness",
+    "searched corpus": "whitened",
+    "another corpus": "whitened-wrong",
+    "training text": "whitened-random",
+    "16 documents": "whitened16",
+    "64 documents": "whitened64",
+    "256 documents": "whitened256",
+    "mean alone": "centred",
+    "all-but-the-top": "all-but-the-top",
+    "Rocchio": "rocchio",
+    "hubness": "hubness",
 }
-MEAN_NDCG = "mean/ndcg_at_10"
 TABLE = Table(
     name="whitening",
     title="What whitening by a corpus adds",
@@ -69,7 +68,7 @@ TABLE = Table(
         "out-of-corpus context."
     ),
     columns=(
-        *(Column(label=label, value=f"{{suite}}{view}/{MEAN_NDCG}", factor=100) for label, view in VIEWS.items()),
+        *(Column(label=label, value=ndcg(view), factor=100) for label, view in VIEWS.items()),
         Column(label="s", value="adaptation/whitened/parameter", decimals=2),
         Column(
             label="context: in − out-of-corpus",
@@ -87,11 +86,6 @@ TABLE = Table(
 )
 
 
-def scored(view: str, row: dict[str, Any]) -> Term:
-    """Return a model's mean NDCG@10 under a view."""
-    return term(f"{{suite}}{view}/{MEAN_NDCG}", **row)
-
-
 COMMON: dict[str, Any] = {
     "source": "our question: what is the searched corpus worth to a dense model (§1, §4.2)?",
     "stated": "2026-11-25",
@@ -99,7 +93,7 @@ COMMON: dict[str, Any] = {
     "seeds": by_scale(table1.WHITENED_SEEDS),
 }
 OF_A_GAIN = COMMON | BELOW_PAPERS_GAINS
-AS_IS, OWN = scored("", BIENCODER), scored("+whitened", BIENCODER)
+AS_IS, OWN = term(NDCG, **BIENCODER), term(ndcg("whitened"), **BIENCODER)
 CLAIMS = (
     Claim.order(
         "WH.a",
@@ -110,47 +104,47 @@ CLAIMS = (
     Claim.order(
         "WH.b",
         "the gain comes from the searched corpus: a biencoder whitened by it scores higher than whitened by another",
-        pairs=[(OWN, scored("+whitened-wrong", BIENCODER))],
+        pairs=[(OWN, term(ndcg("whitened-wrong"), **BIENCODER))],
         **OF_A_GAIN,
     ),
     Claim.order(
         "WH.c",
         "a biencoder whitened by the searched corpus scores higher than whitened by as much training text",
-        pairs=[(OWN, scored("+whitened-random", BIENCODER))],
+        pairs=[(OWN, term(ndcg("whitened-random"), **BIENCODER))],
         **OF_A_GAIN,
     ),
     Claim.order(
         "WH.d",
         "a biencoder whitened by the searched corpus scores higher than the contextual architecture that reads it",
-        pairs=[(OWN, scored("", CONTEXTUAL))],
+        pairs=[(OWN, term(NDCG, **CONTEXTUAL))],
         **OF_A_GAIN,
     ),
     Claim.interaction(
         "WH.e",
         "whitening by 64 documents gives at least half of the gain of whitening by all documents",
-        of=(scored("+whitened64", BIENCODER), AS_IS),
-        above=(OWN, scored("+whitened64", BIENCODER)),
+        of=(term(ndcg("whitened64"), **BIENCODER), AS_IS),
+        above=(OWN, term(ndcg("whitened64"), **BIENCODER)),
         because="half of the gain: the first 64 documents add more than all that follow",
         **COMMON,
     ),
     Claim.order(
         "WH.f",
         "whitening adds to the architecture: the contextual model, too, scores higher if whitened by the searched corpus",
-        pairs=[(scored("+whitened", CONTEXTUAL), scored("", CONTEXTUAL))],
+        pairs=[(term(ndcg("whitened"), **CONTEXTUAL), term(NDCG, **CONTEXTUAL))],
         **OF_A_GAIN,
     ),
     Claim.interaction(
         "WH.g",
         "the searched corpus instead of another one is worth more to a whitened biencoder than to the contextual model",
-        of=(OWN, scored("+whitened-wrong", BIENCODER)),
-        above=(scored("", table1.ARCHITECTURE_DOMAIN), scored("+wrong", table1.ARCHITECTURE_DOMAIN)),
+        of=(OWN, term(ndcg("whitened-wrong"), **BIENCODER)),
+        above=gain_over("wrong", table1.ARCHITECTURE_DOMAIN),
         **COMMON,
     ),
     Claim.order(
         "WH.h",
         "a biencoder gains more by whitening than by mean subtraction, all-but-the-top, Rocchio feedback and hubness "
         "correction",
-        pairs=[(OWN, scored(view, BIENCODER)) for view in ("+centred", "+all-but-the-top", "+rocchio", "+hubness")],
+        pairs=[(OWN, term(ndcg(view), **BIENCODER)) for view in ("centred", "all-but-the-top", "rocchio", "hubness")],
         **COMMON,
     ),
 )

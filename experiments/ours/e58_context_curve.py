@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import e01_table1 as table1
-from experiments.fresh import NDCG_OF_BLIND, blind
+from experiments.fresh import blind
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BY_PART,
@@ -19,9 +19,10 @@ from experiments.shared import (
     NDCG,
     SCORE,
     WHAT_A_READER_NOTICES,
+    gain_over,
     get_budget,
     get_size_at,
-    under,
+    ndcg,
 )
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, pick, term
 
@@ -68,7 +69,6 @@ def runs(scale: str) -> tuple[Run, ...]:
     )
 
 
-PACKAGES = "{suite}/packages/ndcg_at_10"
 START, END, LATER = ({"num_steps": get_size_at(STEPS, index)} for index in (0, 1, 2))
 
 
@@ -101,7 +101,7 @@ FAMILY_FIGURE = Figure(
         "The differences of the first picture by family of test collections, at the second number of training steps. "
         f"The test collections of packages are whole packages that are not in the training text. {DOTS_AND_MEAN}"
     ),
-    points="{suite}/{family}/ndcg_at_10",
+    points=ndcg(group="{family}"),
     x_label="family of collections",
     series=list_differences(END),
     **BY_PART | DIFFERENCES,
@@ -118,19 +118,9 @@ TABLE = Table(
 )
 
 
-def score(model: dict[str, Any], budget: dict[str, Any], metric: str = NDCG) -> Term:
-    """Return the mean NDCG@10 of a model after a number of steps."""
-    return term(metric, **model, **budget)
-
-
-def compare_with_random(budget: dict[str, Any], metric: str = NDCG) -> tuple[Term, Term]:
-    """Return the contextual model with in-corpus context and with random training documents."""
-    return score(CONTEXTUAL, budget, metric), score(CONTEXTUAL, budget, under("random", metric))
-
-
 def compare_with_blind(budget: dict[str, Any]) -> tuple[Term, Term]:
     """Return the contextual model and the context-blind model."""
-    return score(CONTEXTUAL, budget), score(BLIND, budget, NDCG_OF_BLIND)
+    return term(NDCG, **CONTEXTUAL | budget), term(ndcg("null"), **BLIND | budget)
 
 
 COMMON = BELOW_PAPERS_GAINS | {
@@ -150,7 +140,7 @@ CLAIMS = (
     Claim.order(
         "CC.a",
         "from a pretrained start, after eight times the steps, in-corpus context beats random training documents",
-        pairs=[compare_with_random(END)],
+        pairs=[gain_over("random", CONTEXTUAL | END)],
         **COMMON,
     ),
     Claim.order(
@@ -162,8 +152,8 @@ CLAIMS = (
     Claim.interaction(
         "CC.c",
         "from a pretrained start, the gain from in-corpus context over random training documents grows with training",
-        of=compare_with_random(END),
-        above=compare_with_random(START),
+        of=gain_over("random", CONTEXTUAL | END),
+        above=gain_over("random", CONTEXTUAL | START),
         **COMMON,
     ),
     Claim.interaction(
@@ -176,45 +166,45 @@ CLAIMS = (
     Claim.order(
         "CC.e",
         "from a pretrained start, after eight times the steps, the contextual model beats the biencoder",
-        pairs=[(score(CONTEXTUAL, END), score(BIENCODER, END))],
+        pairs=[(term(NDCG, **CONTEXTUAL | END), term(NDCG, **BIENCODER | END))],
         **COMMON | blind(CONTEXTUAL | END),
     ),
     Claim.order(
         "CC.f",
         "on software packages, after eight times the steps, in-corpus context gains half a point over random documents",
-        pairs=[compare_with_random(END, PACKAGES)],
+        pairs=[gain_over("random", CONTEXTUAL | END, "packages")],
         **ON_PACKAGES,
     ),
     Claim.order(
         "CC.g",
         "on software packages, after eight times the steps, the contextual model gains half a point over the biencoder",
-        pairs=[(score(CONTEXTUAL, END, PACKAGES), score(BIENCODER, END, PACKAGES))],
+        pairs=[(term(ndcg(group="packages"), **CONTEXTUAL | END), term(ndcg(group="packages"), **BIENCODER | END))],
         **ON_PACKAGES,
-        blind=term(under("null", PACKAGES), **BLIND | END),
+        blind=term(ndcg("null", "packages"), **BLIND | END),
     ),
     Claim.interaction(
         "CC.h",
         "on software packages, the gain from in-corpus context over random documents grows from 8 to 16 times the steps",
-        of=compare_with_random(LATER, PACKAGES),
-        above=compare_with_random(END, PACKAGES),
+        of=gain_over("random", CONTEXTUAL | LATER, "packages"),
+        above=gain_over("random", CONTEXTUAL | END, "packages"),
         **ON_PACKAGES | BELOW_PAPERS_GAINS | {"margin": 0.0, "stated": "2026-11-27"},
     ),
     Claim.order(
         "CC.i",
         "with word frequencies in its pooling, the contextual model gains over the same model without them",
-        pairs=[(score(FREQUENCY, END), score(CONTEXTUAL, END))],
+        pairs=[(term(NDCG, **FREQUENCY | END), term(NDCG, **CONTEXTUAL | END))],
         **WITH_FREQUENCY,
     ),
     Claim.order(
         "CC.j",
         "with word frequencies, in-corpus context gains half a point over random training documents",
-        pairs=[(score(FREQUENCY, END), score(FREQUENCY, END, under("random")))],
+        pairs=[gain_over("random", FREQUENCY | END)],
         **WITH_FREQUENCY | {"margin": HALF_A_POINT, "delta": None, "because": WHAT_A_READER_NOTICES},
     ),
     Claim.order(
         "CC.k",
         "with word frequencies, the contextual model beats the biencoder",
-        pairs=[(score(FREQUENCY, END), score(BIENCODER, END))],
+        pairs=[(term(NDCG, **FREQUENCY | END), term(NDCG, **BIENCODER | END))],
         **WITH_FREQUENCY | blind(CONTEXTUAL | END),
     ),
 )

@@ -8,18 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import e01_table1 as table1
-from experiments.fresh import NDCG_OF_BLIND
 from experiments.shared import (
     BELOW_PAPERS_GAINS,
     BY_PART,
     DIFFERENCES,
     DOTS_AND_MEAN,
     LOSS_COLUMN,
-    NDCG,
     NDCG_COLUMN,
     SCORE,
+    gain_over,
     get_fields_at,
-    under,
+    ndcg,
 )
 from repro.spec import Claim, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
 
@@ -75,7 +74,7 @@ TABLE = Table(
         make_row("BM25 (reference)", table1.BM25),
     ),
 )
-SUMMARIES = "{suite}/*-summary/ndcg_at_10"
+SUMMARIES = "*-summary"
 """The collections whose queries are summary lines: one for each package."""
 
 
@@ -91,7 +90,7 @@ FIGURE = Figure(
         "NDCG@10 of the contextual model with documents of the searched package as context minus that with random training "
         f"documents, as means over the packages of a field. {DOTS_AND_MEAN}"
     ),
-    points="{suite}/{family}/ndcg_at_10",
+    points=ndcg(group="{family}"),
     x_label="field of the package",
     series=(compare_with_random(CONTEXTUAL),),
     **BY_PART | DIFFERENCES,
@@ -110,9 +109,9 @@ PACKAGES_FIGURE = Figure(
 )
 
 
-def score(row: dict[str, Any], metric: str = NDCG) -> Term:
-    """Return the mean NDCG@10 of a row on the unseen packages."""
-    return term(metric, **TEXT | row)
+def score(row: dict[str, Any], view: str = "", group: str = "mean") -> Term:
+    """Return NDCG@10 of a row on a group of the unseen packages."""
+    return term(ndcg(view, group), **TEXT | row)
 
 
 COMMON: dict[str, Any] = {
@@ -129,10 +128,10 @@ ORDERS = tuple(
         **COMMON | BELOW_PAPERS_GAINS,
     )
     for id, statement, worse in (
-        ("UN.a", "in-corpus context beats random training documents", score(CONTEXTUAL, under("random"))),
+        ("UN.a", "in-corpus context beats random training documents", score(CONTEXTUAL, "random")),
         ("UN.b", "the contextual model beats the biencoder", score(BIENCODER)),
-        ("UN.c", "the contextual model beats the context-blind model", score(BLIND, NDCG_OF_BLIND)),
-        ("UN.d", "the contextual model beats the whitened biencoder", score(WHITENED, under("whitened"))),
+        ("UN.c", "the contextual model beats the context-blind model", score(BLIND, "null")),
+        ("UN.d", "the contextual model beats the whitened biencoder", score(WHITENED, "whitened")),
     )
 )
 
@@ -141,10 +140,10 @@ CLAIMS = (
     Claim.correlation(
         "UN.e",
         "on packages that were not trained on, documents are worth more where whitening gains more for MiniLM",
-        x=score(MINILM_WHITENED, under("whitened", SUMMARIES)),
-        x_minus=score(MINILM_WHITENED, under("whitened-wrong", SUMMARIES)),
-        y=score(CONTEXTUAL, SUMMARIES),
-        minus=score(CONTEXTUAL, under("random", SUMMARIES)),
+        x=score(MINILM_WHITENED, "whitened", SUMMARIES),
+        x_minus=score(MINILM_WHITENED, "whitened-wrong", SUMMARIES),
+        y=score(CONTEXTUAL, "", SUMMARIES),
+        minus=score(CONTEXTUAL, "random", SUMMARIES),
         points="datasets",
         because="any correlation beyond chance; one collection for each package, so the points are independent",
         sign=1,
@@ -153,8 +152,8 @@ CLAIMS = (
     Claim.interaction(
         "UN.f",
         "documents of unseen packages are worth less to a model that was trained on a tenth of the packages",
-        of=(score(CONTEXTUAL), score(CONTEXTUAL, under("random"))),
-        above=(score(FEW), score(FEW, under("random"))),
+        of=gain_over("random", TEXT | CONTEXTUAL),
+        above=gain_over("random", TEXT | FEW),
         **COMMON | BELOW_PAPERS_GAINS,
     ),
 )
