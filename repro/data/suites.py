@@ -5,7 +5,7 @@ The rules for one collection, in this order:
 1. Documents with the same normal form are one document, with id and text of the first row.
 2. At most `max_documents` documents stay, those with the lowest hash of their id.
 3. A query of two documents of the domain is ambiguous. It is dropped, and both documents stay.
-4. If the word sets of two documents have a Jaccard index of at least `near_duplicate`, their queries are dropped. The
+4. If the word sets of two documents have a Jaccard index of at least NEAR_DUPLICATE, their queries are dropped. The
    documents stay.
 5. Each relevant document keeps its first unambiguous query. At most `max_queries` queries stay, in the order of the
    hash.
@@ -19,7 +19,6 @@ import hashlib
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
@@ -33,31 +32,13 @@ NEAR_DUPLICATE = 0.8
 """Jaccard index of the word sets of two documents from which they are near-duplicates."""
 
 
-@dataclass(frozen=True)
-class SuiteRules:
-    """Rules of evaluation collections.
+def build_collection(
+    name: str, rows: Sequence[Row], *, max_documents: int = 500, max_queries: int = 400
+) -> tuple[Retrieval, dict[str, int]]:
+    """Return the collection of the rows of one domain, and the counts of removals by the rules of this module.
 
-    Attributes:
-        max_documents: Largest number of documents.
-        max_queries: Largest number of queries.
-        near_duplicate: Threshold of the Jaccard index.
+    Raises ValueError if no query is left.
     """
-
-    max_documents: int = 500
-    max_queries: int = 400
-    near_duplicate: float = NEAR_DUPLICATE
-
-
-@dataclass(frozen=True)
-class Collection:
-    """A collection, and the counts of removals by the rules."""
-
-    retrieval: Retrieval
-    counts: dict[str, int]
-
-
-def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Collection:
-    """Apply the rules of this module to the rows of one domain. Raises ValueError if no query is left."""
     documents: dict[str, list[Row]] = defaultdict(list)
     answers: dict[str, set[str]] = defaultdict(set)
     for row in rows:
@@ -66,8 +47,8 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
         answers[keep_words(row.query)].add(key)
     ambiguous = {query for query, keys in answers.items() if len(keys) > 1}
     # By hash: a random choice that is the same on every machine.
-    chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[: rules.max_documents]
-    near_duplicates = set(compress(chosen, has_near_duplicate(chosen, rules.near_duplicate)))
+    chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[:max_documents]
+    near_duplicates = set(compress(chosen, has_near_duplicate(chosen, NEAR_DUPLICATE)))
     queries: list[tuple[str, Row]] = []
     counts = {"num_ambiguous": 0, "num_near_duplicate": 0}
     for key in chosen:
@@ -80,9 +61,9 @@ def build_collection(name: str, rows: Sequence[Row], rules: SuiteRules) -> Colle
             queries.append((documents[key][0].id, asked))
     if not queries:
         raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows ({counts})")
-    retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], queries[: rules.max_queries])
+    retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], queries[:max_queries])
     sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
-    return Collection(retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)})
+    return retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)}
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:

