@@ -96,13 +96,13 @@ def get_local_copy(name: str) -> Path:
         ValueError: if the copy is missing or incomplete. The message has its size and the command that fetches it.
     """
     source, folder = SOURCES[name], get_source_folder(name)
-    if not any(list_pair_files(folder)):
+    if not any(list_copied_files(folder)):
         fetch = f"REPRO_DATA={shlex.quote(str(folder.parent))} repro fetch {name}"
         raise ValueError(f"{name} (about {source.size_gb} GB) is not in {folder}; on a machine with internet: {fetch}")
     if reason := find_incomplete_reason(name, folder):
         raise ValueError(reason)
     if "domain" not in source.columns:
-        get_prompts_by_domain(name, (_get_domain(name, path) for path in list_pair_files(folder)))
+        get_prompts_by_domain(name, (_get_domain(name, path) for path in list_copied_files(folder)))
     return folder
 
 
@@ -118,7 +118,7 @@ def find_incomplete_reason(name: str, folder: Path) -> str:
     return f"{name} in {folder} is incomplete: {partial} exists; repeat your `hf download` to resume" if partial else ""
 
 
-def list_pair_files(folder: Path) -> Iterator[Path]:
+def list_copied_files(folder: Path) -> Iterator[Path]:
     """Return the files of a local copy that hold its pairs, in any order. Hidden files are ignored."""
     return (path for path in list_visible_files(folder) if get_format(path) in (".parquet", ".jsonl"))
 
@@ -133,7 +133,7 @@ def check_copy(name: str, folder: Path) -> None:
         ValueError: if a domain is not declared, or if the number of rows differs, for example because files of two
             downloads lie next to each other. The message has both numbers.
     """
-    source, paths = SOURCES[name], list(list_pair_files(folder))
+    source, paths = SOURCES[name], list(list_copied_files(folder))
     get_prompts_by_domain(name, {domain for path in paths for domain in _list_domains(name, path)})
     counts = [_count_rows(path) for path in paths]
     if source.num_rows is None or None in counts:
@@ -229,7 +229,7 @@ def list_source_files(name: str) -> list[SourceFile]:
     """Return the files of a local copy in the order of their names. The copy is checked first."""
     folder = get_local_copy(name)
     check_copy(name, folder)
-    return [_describe_file(name, number, path) for number, path in enumerate(sorted(list_pair_files(folder)))]
+    return [_describe_file(name, number, path) for number, path in enumerate(sorted(list_copied_files(folder)))]
 
 
 def _describe_file(name: str, number: int, path: Path) -> SourceFile:
