@@ -17,11 +17,10 @@ from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.evaluate import first_stage
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.retrieval import read_run, score, search_bm25
-from repro.evaluate.suites import TOP_K, EvaluationOutputs, evaluate_bm25
+from repro.evaluate.suites import TOP_K, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.report.scores import list_notes
 from repro.spec import base
 from tests.analyses.by_hand import make_inputs
-from tests.evaluate.scored import evaluate_suite
 
 DOCUMENTS = tuple(f"the case for idea {n}" for n in range(4)) + tuple(f"the case against idea {n}" for n in range(4))
 IDS = tuple(f"pro{n}" for n in range(4)) + tuple(f"con{n}" for n in range(4))
@@ -75,7 +74,7 @@ def test_self_hits_are_removed_at_full_depth(tmp_path: Path, name: str) -> None:
             angles = np.array([float(text.split()[-1]) for text in texts]) / TOP_K
             return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
-    evaluate_suite(Circle(), suite, folder=tmp_path / "vectors")
+    evaluate_setting(Circle(), suite, Setting(), EvaluationOutputs(runs=tmp_path / "vectors"))
     evaluate_bm25(suite, outputs=EvaluationOutputs(runs=tmp_path / "bm25"))
     for system in ("vectors", "bm25"):
         run = read_trec(tmp_path / system, name)
@@ -91,7 +90,8 @@ def test_crossed_contexts_score_like_retrieval(tmp_path: Path, name: str) -> Non
     usual = write_debates(tmp_path, "debates", COUNTERS, extra=extras[1])
     suite, encoder = Suite("desk", odd.datasets + usual.datasets), Mirror()
     inputs = make_inputs(base("desk", architecture="contextual", num_contexts=2), suite=suite)
-    measured, expected = (measure_cross(inputs, encoder, tmp_path), evaluate_suite(Mirror(), suite, num_contexts=2))
+    measured = measure_cross(inputs, encoder, tmp_path)
+    expected = evaluate_setting(Mirror(), suite, Setting(num_contexts=2))
     for test in (name, "debates"):
         assert measured.metrics[f"cross/{test}/{test}/ndcg_at_10"] == expected.metrics[f"desk/{test}/ndcg_at_10"]
     assert measured.provenance["datasets"] == expected.provenance["datasets"]
@@ -120,7 +120,7 @@ def test_documents_have_prompt_of_collection(
 ) -> None:
     """The ranking, its contexts and the first stage use the same prompt for documents."""
     suite, ranking, first = write_debates(tmp_path, name, COUNTERS), Mirror(), Mirror()
-    evaluate_suite(ranking, suite, num_contexts=2)
+    evaluate_setting(ranking, suite, Setting(num_contexts=2))
     monkeypatch.setattr(first_stage, "get_surrogate", lambda run: first)
     monkeypatch.setattr(first_stage, "get_first_stage_name", lambda run: "mirror")
     run = base("smoke", architecture="surrogate", protocol="rerank", rerank_depth=2)
@@ -130,7 +130,9 @@ def test_documents_have_prompt_of_collection(
 
 def test_missing_judged_document_is_never_found(tmp_path: Path) -> None:
     judgements = {**COUNTERS, "pro0": {"con0": 1, "gone": 1}}
-    evaluation = evaluate_suite(Mirror(), write_debates(tmp_path, "arguana", judgements), folder=tmp_path / "out")
+    evaluation = evaluate_setting(
+        Mirror(), write_debates(tmp_path, "arguana", judgements), Setting(), EvaluationOutputs(runs=tmp_path / "out")
+    )
     run = read_trec(tmp_path / "out", "arguana")
     in_order = {query: {hit: -float(rank) for rank, hit in enumerate(hits)} for query, hits in run.items()}
     reference = pytrec_eval.RelevanceEvaluator(judgements, {"ndcg_cut_10"}).evaluate(in_order)
@@ -144,11 +146,11 @@ def test_missing_judged_document_is_never_found(tmp_path: Path) -> None:
 def test_ms_marco_is_scored_on_dev(tmp_path: Path) -> None:
     suite = write_debates(tmp_path, "msmarco", COUNTERS, "dev")
     (tmp_path / "msmarco" / "qrels" / "test.tsv").write_text(HEAD + "pro0\tcon3\t1\n")
-    (row,) = evaluate_suite(Mirror(), suite).provenance["datasets"]
+    (row,) = evaluate_setting(Mirror(), suite, Setting()).provenance["datasets"]
     assert (row["num_queries"], row["split"]) == (4, "dev")
     (tmp_path / "msmarco" / "qrels" / "dev.tsv").unlink()
     with pytest.raises(ValueError, match=r"dev\.tsv is missing"):
-        evaluate_suite(Mirror(), suite)
+        evaluate_setting(Mirror(), suite, Setting())
 
 
 @pytest.mark.parametrize("name", ["arguana", "quora", "QuoraRetrieval"])
@@ -158,14 +160,14 @@ def test_own_folder_keeps_its_right_answers(tmp_path: Path, name: str) -> None:
     (collection,) = read_collections(suite).values()
     assert not collection.rules.removes_self_hits and collection.document_role == "document"
     assert sum("8 queries judge the document of their own id" in note for note in collection.notes) == 1
-    assert evaluate_suite(Mirror(), suite).metrics[f"odd/{name}/ndcg_at_10"] == 1
+    assert evaluate_setting(Mirror(), suite, Setting()).metrics[f"odd/{name}/ndcg_at_10"] == 1
 
 
 def test_collection_rules_keep_judged_documents(tmp_path: Path) -> None:
     """A requested oddity removes no judged document."""
     write_debates(tmp_path, "mine", {"pro0": {"pro0": 1, "con0": 1}, "pro1": {"con1": 1}})
     dataset = SuiteDataset("mine", "family", tmp_path / "mine", CollectionRules(removes_self_hits=True))
-    evaluate_suite(Mirror(), Suite("odd", (dataset,)), folder=tmp_path / "out")
+    evaluate_setting(Mirror(), Suite("odd", (dataset,)), Setting(), EvaluationOutputs(runs=tmp_path / "out"))
     run = read_trec(tmp_path / "out", "mine")
     assert "pro0" in run["pro0"] and "pro1" not in run["pro1"]
 

@@ -10,10 +10,8 @@ import pytest
 
 from repro.data.beir import Suite, load_suite
 from repro.evaluate.result_cache import ResultCache
-from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
-from tests.evaluate.scored import FakeEncoder
-
-SETTING = Setting(contexts=("own", "wrong", "null"), num_contexts=4, seed=1)
+from repro.evaluate.suites import CollectionEnd, Evaluation, EvaluationOutputs, evaluate_bm25, evaluate_setting
+from tests.evaluate.scored import SETTING, FakeEncoder
 
 
 class Counting(FakeEncoder):

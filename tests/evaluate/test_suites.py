@@ -22,14 +22,12 @@ from repro.pipeline.inputs import Inputs
 from repro.seeds import make_rng
 from repro.spec import base
 from tests.analyses.by_hand import make_collection
-from tests.evaluate.scored import FAMILIES, FakeEncoder, evaluate_suite
-
-CONTEXTS = {"contexts": ("own", "wrong", "null"), "num_contexts": 4, "seed": 1}
+from tests.evaluate.scored import FAMILIES, SETTING, FakeEncoder
 
 
 def test_averages_are_over_datasets(suite: Suite) -> None:
     """Each context has paths of its own."""
-    evaluation = evaluate_suite(FakeEncoder(), suite, **CONTEXTS)
+    evaluation = evaluate_setting(FakeEncoder(), suite, SETTING)
     metrics = evaluation.metrics
     assert metrics["zoo/mean/ndcg_at_10"] == metrics["zoo+null/mean/ndcg_at_10"] == 1
     assert metrics["zoo+wrong/mean/ndcg_at_10"] < 0.5
@@ -47,7 +45,7 @@ def test_averages_are_over_datasets(suite: Suite) -> None:
 
 def test_context_documents_are_never_queries(suite: Suite) -> None:
     encoder = FakeEncoder()
-    rows = evaluate_suite(encoder, suite, **CONTEXTS).provenance["contexts"]
+    rows = evaluate_setting(encoder, suite, SETTING).provenance["contexts"]
     assert all(text.startswith("document") for texts in encoder.contexts if texts for text in texts)
     assert len(rows) == 9
     assert all(row["corpus"] == row["dataset"] for row in rows if row["kind"] == "own")
@@ -55,7 +53,7 @@ def test_context_documents_are_never_queries(suite: Suite) -> None:
 
 
 def test_run_files_give_the_same_scores(suite: Suite, tmp_path: Path) -> None:
-    metrics = evaluate_suite(FakeEncoder(), suite, folder=tmp_path / "runs", **CONTEXTS).metrics
+    metrics = evaluate_setting(FakeEncoder(), suite, SETTING, EvaluationOutputs(runs=tmp_path / "runs")).metrics
     run = read_run(tmp_path / "runs" / "zoo+wrong" / "bees.trec.gz")
     values = score(run, {f"q{number:02d}": {f"d{number:02d}": 1} for number in range(8)})["ndcg_at_10"]
     assert values.mean() == pytest.approx(metrics["zoo+wrong/bees/ndcg_at_10"])
@@ -71,7 +69,7 @@ def test_random_contexts_come_from_the_pool(suite: Suite) -> None:
 
 def test_impossible_settings_are_refused(suite: Suite) -> None:
     with pytest.raises(ValueError, match="num_contexts=0"):
-        evaluate_suite(FakeEncoder(), suite, contexts=("own", "wrong"))
+        evaluate_setting(FakeEncoder(), suite, Setting(contexts=("own", "wrong")))
     with pytest.raises(ValueError, match="'random' needs a pool"):
         Setting(contexts=("random",), num_contexts=3)
 
@@ -82,18 +80,6 @@ def test_searched_documents_are_no_wrong_corpus(suite: Suite, options: dict[str,
     collections = {name: each.retrieval for name, each in read_collections(suite).items()}
     with pytest.raises(ValueError, match="the wrong corpus"):
         evaluate_setting(FakeEncoder(), suite, Setting(**options, wrong_from=collections))
-
-
-class Watched(FakeEncoder):
-    """Stores what it encodes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
-        self.texts += texts
-        return super().encode(texts, prompt)
 
 
 def test_whitening_counts_each_text_once(tmp_path: Path) -> None:
@@ -131,7 +117,7 @@ def test_whitening_counts_each_text_once(tmp_path: Path) -> None:
 def test_reranking_embeds_candidates_only(suite: Suite) -> None:
     """The relevant document of q00 is a candidate, that of q01 is not."""
     candidates = {name: {"q00": {"d00": 1.0, "d03": 0.5}, "q01": {"d03": 2.0}} for name in FAMILIES}
-    encoder = Watched()
+    encoder = FakeEncoder()
     evaluation = evaluate_setting(encoder, suite, Setting(candidates=candidates))
     documents = [text for text in encoder.texts if text.startswith("document")]
     assert documents == [f"document {name} {number}" for name in FAMILIES for number in (0, 3)]
@@ -163,32 +149,32 @@ def make_pairs(grades: list[dict[int, int]]) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("grades", "expected"),
+    ("grades", "right", "wrong"),
     [
-        ([{0: 1}, {1: 2, 3: 1}, {3: 0, 2: 1}], {"q0": (RAIN, IRON), "q1": (SNOW, RAIN), "q2": (IRON, SNOW)}),
+        ([{0: 1}, {1: 2, 3: 1}, {3: 0, 2: 1}], {"q0": RAIN, "q1": SNOW, "q2": IRON}, [IRON, RAIN, SNOW]),
         # Document 7 has no text.
-        ([{2: 0}, {0: 1}, {3: -1}, {1: 1}, {7: 1}], {"q1": (RAIN, SNOW), "q3": (SNOW, RAIN)}),
+        ([{2: 0}, {0: 1}, {3: -1}, {1: 1}, {7: 1}], {"q1": RAIN, "q3": SNOW}, [SNOW, RAIN]),
+        ([{0: 1}, {0: 1}, {1: 1}], {"q0": RAIN, "q1": RAIN, "q2": SNOW}, [SNOW, SNOW, RAIN]),
+        ([{0: 1}, {1: 1, 0: 1}, {2: 1}], {"q0": RAIN, "q1": SNOW, "q2": IRON}, [IRON, IRON, SNOW]),
+        ([{0: 1}, {0: 1, 1: 1}], {"q0": RAIN, "q1": RAIN}, [SNOW, IRON]),
+        ([{0: 1, 1: 1, 2: 1, 3: 1}, {1: 1}], {"q0": RAIN, "q1": SNOW}, [None, RAIN]),
     ],
-    ids=["negatives are from the previous query", "queries without gold are skipped"],
+    ids=[
+        "previous query",
+        "no gold",
+        "one right document",
+        "right as well",
+        "no other right document",
+        "all are right",
+    ],
 )
-def test_pairs_have_positives_and_negatives(grades: list[dict[int, int]], expected: dict[str, tuple[str, str]]) -> None:
-    positives = [(query, positive, 1) for query, (positive, _) in expected.items()]
-    negatives = [(query, negative, 0) for query, (_, negative) in expected.items()]
+def test_pairs_have_positives_and_negatives(
+    grades: list[dict[int, int]], right: dict[str, str], wrong: list[str | None]
+) -> None:
+    """Negatives are from the previous query, and never relevant. Queries without gold are skipped."""
+    positives = [(query, text, 1) for query, text in right.items()]
+    negatives = [(query, text, 0) for query, text in zip(right, wrong, strict=True) if text]
     assert make_pairs(grades) == positives + negatives
-
-
-@pytest.mark.parametrize(
-    ("grades", "wrong"),
-    [
-        ([{0: 1}, {0: 1}, {1: 1}], {"q0": SNOW, "q1": SNOW, "q2": RAIN}),
-        ([{0: 1}, {1: 1, 0: 1}, {2: 1}], {"q0": IRON, "q1": IRON, "q2": SNOW}),
-        ([{0: 1}, {0: 1, 1: 1}], {"q0": SNOW, "q1": IRON}),
-        ([{0: 1, 1: 1, 2: 1, 3: 1}, {1: 1}], {"q1": RAIN}),
-    ],
-    ids=["one right document", "right as well", "no other right document", "all are right"],
-)
-def test_relevant_documents_are_not_wrong(grades: list[dict[int, int]], wrong: dict[str, str]) -> None:
-    assert {query: text for query, text, label in make_pairs(grades) if not label} == wrong
 
 
 def test_polarity_matches_scikit_learn() -> None:

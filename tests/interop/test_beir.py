@@ -9,10 +9,10 @@ from beir.datasets.data_loader import GenericDataLoader
 
 from repro.data.beir import Retrieval, Suite, SuiteDataset, get_legal_name, write_beir_folder
 from repro.data.paper.collection_rules import find_rules
+from repro.evaluate.suites import Setting, evaluate_setting
 from repro.interop.beir import BeirModel, beir_retriever
 from repro.interop.sentence_transformers_folder import as_sentence_transformer
 from repro.interop.stock_encoder import StockEncoder
-from tests.evaluate.scored import evaluate_suite
 from tests.interop.small import make_model
 
 
@@ -45,7 +45,7 @@ def test_beir_scores_equal_ours(suite: Suite, architecture: str, context: str) -
     else:
         model = make_model(architecture)
     count = 4 if architecture == "contextual" else 0
-    ours = evaluate_suite(model, suite, contexts=(context,), num_contexts=count, seed=3).metrics
+    ours = evaluate_setting(model, suite, Setting(contexts=(context,), num_contexts=count, seed=3)).metrics
     corpus, queries, judgements = GenericDataLoader(str(dataset.path)).load(split="test")
     wrapped = BeirModel(model).set_context(corpus if context == "own" else None, name=dataset.path.name, seed=3)
     retriever = beir_retriever(wrapped)
