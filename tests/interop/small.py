@@ -1,5 +1,6 @@
 """Small models and collections, which the tests of this folder share."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from repro.model.biencoder import Biencoder
 from repro.model.config import ModelConfig
 from repro.model.contextual import ContextualModel
 from repro.model.start import build_model
-from tests.commands import ignore
+from tests.commands import ignore, run_command
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 TEXTS = ["one", "a somewhat longer text about rain", "rain falls, it does: on hills", "snow " * 60, "Hills & more"]
@@ -52,6 +53,12 @@ def export_small_model(folder: Path, architecture: str, **changes: Any) -> tuple
 def open_folder(folder: Path, **options: Any) -> SentenceTransformer:
     """Open an export with sentence-transformers and its own code."""
     return SentenceTransformer(str(folder), trust_remote_code=True, device="cpu", **options)
+
+
+def evaluate(*words: str, suite: str = "zoo") -> dict[str, Any]:
+    """Return what `repro evaluate --json` prints, without BM25 unless it is asked for."""
+    bm25 = () if "--bm25" in words else ("--no-bm25",)
+    return json.loads(run_command("evaluate", "--suite", suite, "--json", *words, *bm25))
 
 
 def make_hub_snapshot(cache: Path, name: str) -> Path:

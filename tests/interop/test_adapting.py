@@ -26,7 +26,7 @@ from repro.spec import base
 from repro.storage.files import read_json
 from tests.commands import ignore, run_command
 from tests.data.files import write_rows
-from tests.interop.small import TEXTS, WORDS, make_model
+from tests.interop.small import TEXTS, WORDS, evaluate, make_model
 
 DOCUMENTS = [f"{word} about {other} and {word} number {n}" for n, word in enumerate(WORDS[:7]) for other in WORDS[:7]]
 
@@ -195,8 +195,7 @@ def test_adapted_folder_scores_like_whitening(tmp_path: Path) -> None:
     write_beir_folder(corpus, Retrieval("c", ids, tuple(DOCUMENTS), ids[:4], tuple(DOCUMENTS[:4]), judgements))
     output = run_command("adapt", str(model), "--corpus", str(corpus), "--to", str(tmp_path / "out"))
     program, *command = shlex.split(output.splitlines()[-1])
-    words = ("--suite", str(corpus), "--no-bm25", "--json")
-    whitened = json.loads(run_command("evaluate", *words, "--model", str(model), "--whiten", "own"))["metrics"]
+    whitened = evaluate("--model", str(model), "--whiten", "own", suite=str(corpus))["metrics"]
     compared = json.loads(run_command(*command, "--no-bm25", "--json"))
     path = "quora/mean/ndcg_at_10"
     assert program == "repro" and compared["beside"]["plain"][path] == whitened[path]

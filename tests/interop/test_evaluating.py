@@ -18,7 +18,7 @@ from repro.interop.read_share import estimate_unread_shares
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
 from repro.interop.trained_on import SeenQueries
 from tests.commands import run_command
-from tests.interop.small import COMMIT, WORDS, make_collection, make_hub_snapshot, make_model
+from tests.interop.small import COMMIT, WORDS, evaluate, make_collection, make_hub_snapshot, make_model
 
 FILLERS = {"near": "it is said that", "far": "some time ago one heard " * 12}
 
@@ -53,12 +53,6 @@ def here(folder: Path, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     # The default, `desk`, takes a minute to mine.
     monkeypatch.setattr("repro.interop.corpus.DEFAULT_SUITE", "zoo")
     return folder
-
-
-def evaluate(*words: str, suite: str = "zoo") -> dict[str, Any]:
-    """Return what `repro evaluate --json` prints, without BM25 unless it is asked for."""
-    bm25 = () if "--bm25" in words else ("--no-bm25",)
-    return json.loads(run_command("evaluate", "--suite", suite, "--json", *words, *bm25))
 
 
 def assert_difference(row: dict[str, Any], first: float, second: float) -> None:

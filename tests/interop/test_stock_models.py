@@ -17,8 +17,7 @@ from repro.evaluate.retrieval import score, search
 from repro.interop.evaluating import describe_model
 from repro.interop.opening import open_model
 from repro.interop.sentence_transformers_folder import as_sentence_transformer, export_sentence_transformers
-from tests.commands import run_command
-from tests.interop.small import WORDS, make_collection, make_model
+from tests.interop.small import WORDS, evaluate, make_collection, make_model
 
 
 @pytest.fixture
@@ -29,11 +28,6 @@ def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Retrieval:
     collection = make_collection("things", documents, [" ".join(text.split()[:2]) for text in documents])
     write_beir_folder(tmp_path / "things", collection)
     return collection
-
-
-def evaluate(model: str, *words: str) -> dict[str, Any]:
-    """Return what `repro evaluate --json` prints."""
-    return json.loads(run_command("evaluate", "--suite", "things", "--no-bm25", "--json", "--model", model, *words))
 
 
 def test_changed_file_is_another_model(things: Retrieval) -> None:
@@ -77,7 +71,7 @@ def test_similarity_decides_scores(things: Retrieval) -> None:
         settings = Path("model", "config_sentence_transformers.json")
         settings.write_text(settings.read_text().replace('"cosine"', f'"{name}"'))
         theirs.similarity_fn_name = name
-        result = evaluate("model")
+        result = evaluate("--model", "model", suite="things")
         scores[name] = result["metrics"]["things/things/ndcg_at_10"]
         assert scores[name] == pytest.approx(compute_ndcg(theirs, things), abs=1e-6)
         assert result["provenance"]["model"]["similarity"] == name
@@ -104,7 +98,7 @@ def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
         np.testing.assert_allclose(opened.encode(WORDS, role), expected, atol=1e-6)
     (line,) = lines
     assert "['sorting'] are not used" in line
-    used = evaluate("model")["provenance"]["model"]["prompts_used"]
+    used = evaluate("--model", "model", suite="things")["provenance"]["model"]["prompts_used"]
     assert used == {"query": "query: ", "document": "passage: "}
 
 

@@ -1,10 +1,8 @@
 """Queries of a suite that a model was trained on are counted and can be excluded."""
 
-import json
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sentence_transformers import SentenceTransformer
@@ -20,7 +18,7 @@ from repro.records.lookup import find_run_by_id, read_runs
 from repro.spec.identity import run_id
 from tests.commands import ignore, run_command
 from tests.data.files import write_rows
-from tests.interop.small import WORDS, make_collection
+from tests.interop.small import WORDS, evaluate, make_collection
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +54,6 @@ def run(desk: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return next(run_id(run) for run in read_runs(path) if run.architecture == "biencoder")
 
 
-def evaluate(model: str, *words: str, suite: str = "zoo") -> dict[str, Any]:
-    return json.loads(run_command("evaluate", "--suite", suite, "--no-bm25", "--json", "--model", model, *words))
-
-
 def test_trained_queries_are_counted(run: str, tmp_path: Path) -> None:
     """A run and its exports count the same queries, regardless of case. Stock fine-tuning loses the file."""
     expected = {"known": {"num_queries": 2, "num_seen_queries": 2}, "mixed": {"num_queries": 14, "num_seen_queries": 9}}
@@ -67,7 +61,7 @@ def test_trained_queries_are_counted(run: str, tmp_path: Path) -> None:
     run_command("export", run, exported)
     SentenceTransformer(exported, device="cpu").save_pretrained(tuned, create_model_card=False)
     for model, counts in ((run, {run: expected}), (exported, {exported: expected}), (tuned, {})):
-        assert evaluate(model)["provenance"]["trained_on"] == counts
+        assert evaluate("--model", model)["provenance"]["trained_on"] == counts
     output = run_command("evaluate", "--suite", "zoo", "--no-bm25", "--model", run)
     assert "trained on 11 of 16 queries" in " ".join(output.split())
 
@@ -85,14 +79,14 @@ def test_missing_corpus_is_incomplete(desk: Path, run: str, tmp_path: Path, monk
 
 def test_trained_queries_can_be_excluded(desk: Path, run: str) -> None:
     """The scores equal those of a suite without these queries. A suite without other queries is refused."""
-    result = evaluate(run, "--leave-out-seen")
+    result = evaluate("--model", run, "--leave-out-seen")
     shutil.copytree(desk / "zoo" / "mixed", desk / "rest" / "mixed")
     qrels = desk / "rest" / "mixed" / "qrels" / "test.tsv"
     lines = qrels.read_text().splitlines()
     qrels.write_text("\n".join([lines[0], *lines[10:]]) + "\n")
-    alone = evaluate(run, suite="rest")
+    alone = evaluate("--model", run, suite="rest")
     for name in ("mixed", "mean"):
         assert result["metrics"][f"zoo/{name}/ndcg_at_10"] == alone["metrics"][f"rest/{name}/ndcg_at_10"]
     assert "zoo/known/ndcg_at_10" not in result["metrics"] and alone["provenance"]["trained_on"] == {}
     with pytest.raises(ValueError, match="none is left"):
-        evaluate(run, "--leave-out-seen", suite="zoo/known")
+        evaluate("--model", run, "--leave-out-seen", suite="zoo/known")

@@ -10,7 +10,7 @@ from repro.evaluate.retrieval import read_run
 from repro.storage.paths import CHECKOUT
 from tests.commands import run_command
 from tests.data.files import make_repairs, write_rows
-from tests.interop.small import open_folder
+from tests.interop.small import evaluate, open_folder
 
 SYSTEMS = ("your biencoder", "your contextual", "BM25", "off-the-shelf MiniLM", "off-the-shelf MiniLM, whitened")
 
@@ -39,8 +39,7 @@ def test_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     vectors = open_folder(Path("mine-for-others")).encode(["a question"], prompt_name="document", context=["a text"])
     assert vectors.shape == (1, 32)
 
-    words = ("evaluate", "--model", run, "--suite", "mine", "--json", "--context", "own", "--context", "null")
-    result = json.loads(run_command(*words))
+    result = evaluate("--model", run, "--context", "own", "--context", "null", "--bm25", suite="mine")
     for name, value in result["metrics"].items():
         assert record["metrics"][name] == pytest.approx(value, abs=1e-6), name
     files = sorted(Path("out", "evaluations").glob("*/trec/**/*.trec.gz"))
