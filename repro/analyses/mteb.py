@@ -22,7 +22,7 @@ from repro.analyses import Measured
 from repro.analyses.caching import open_cache
 from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.collections import read_collections
-from repro.evaluate.first_stage import get_run_tokenizer
+from repro.evaluate.first_stage import get_bm25_options
 from repro.evaluate.result_cache import ResultCache
 from repro.evaluate.suites import evaluate_bm25
 from repro.pipeline.inputs import Inputs, draw_training_rows
@@ -228,5 +228,5 @@ def _score_bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:
     """Score BM25 on the retrieval tasks that are collections of the run's suite."""
     names = {task.metadata.name for task in tasks if task.metadata.type == "Retrieval"}
     suite = Suite(inputs.suite.name, tuple(dataset for dataset in inputs.suite.datasets if dataset.name in names))
-    metrics = evaluate_bm25(suite, tokenizer=get_run_tokenizer(inputs.run)).metrics
+    metrics = evaluate_bm25(suite, **get_bm25_options(inputs.run)).metrics
     return {dataset.name: metrics[f"{suite.name}/{dataset.name}/{HEADLINE}"] for dataset in suite.datasets}

@@ -24,13 +24,7 @@ from repro.analyses.context_effect import measure_context_effect
 from repro.data.beir import Retrieval
 from repro.evaluate.collections import Collection, read_collections
 from repro.evaluate.contexts import have_wrong_corpora
-from repro.evaluate.first_stage import (
-    RECALL_FILE,
-    RUN_ENDING,
-    get_first_stage_name,
-    get_run_tokenizer,
-    get_suite_language,
-)
+from repro.evaluate.first_stage import RECALL_FILE, RUN_ENDING, get_bm25_options, get_first_stage_name
 from repro.evaluate.retrieval import Hits, read_run
 from repro.evaluate.suites import Encoder, Evaluation, EvaluationOutputs, Setting, evaluate_bm25, evaluate_setting
 from repro.pipeline.inputs import Inputs, draw_training_rows
@@ -65,8 +59,7 @@ def evaluate(inputs: Inputs, model: Encoder | None, folder: Path, collections: M
         stage, candidates = first_stage.provenance["stage"], first_stage.candidates
     outputs = EvaluationOutputs(runs=folder, cache=open_cache(folder.parent, run, model, first_stage=stage))
     if run.architecture == "bm25":
-        options: dict[str, Any] = {"candidates": candidates, "tokenizer": get_run_tokenizer(run)}
-        options["language"] = get_suite_language(run.suite)
+        options = get_bm25_options(run) | {"candidates": candidates}
         evaluation = evaluate_bm25(suite, outputs=outputs, collections=collections, **options)
     else:
         setting = make_setting(inputs, candidates=candidates)

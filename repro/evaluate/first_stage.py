@@ -39,6 +39,11 @@ def get_suite_language(suite: str) -> str:
     return find_imported(suite).language if is_imported(suite) else ENGLISH
 
 
+def get_bm25_options(run: Run) -> dict[str, Any]:
+    """Return the tokenizer and the language of BM25 on the suite of a run."""
+    return {"tokenizer": get_run_tokenizer(run), "language": get_suite_language(run.suite)}
+
+
 def compute_recall(hits: Hits, judgements: Mapping[str, Mapping[str, int]]) -> float:
     """Return the share of relevant documents among the hits, as a mean over judged queries."""
     shares = []
@@ -55,8 +60,7 @@ def find_candidates(run: Run, suite: Suite, folder: Path) -> None:
     encoder, recall = get_surrogate(run), {}
     for name, collection in read_collections(suite).items():
         if run.protocol == "rerank-bm25":
-            options: dict[str, Any] = {"tokenizer": get_run_tokenizer(run), "language": get_suite_language(run.suite)}
-            hits, _ = search_bm25(collection.retrieval, depth + collection.num_extra_hits, **options)
+            hits, _ = search_bm25(collection.retrieval, depth + collection.num_extra_hits, **get_bm25_options(run))
             hits = apply_collection_rules(hits, collection, depth)
         else:
             hits = search_collection(collection, *collection.embed(encoder), depth)

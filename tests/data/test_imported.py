@@ -116,14 +116,19 @@ def test_grids_name_the_content(tmp_path: Path, field: str) -> None:
 
 @pytest.mark.parametrize(("options", "stemmer"), [({}, "german (Snowball)"), ({"language": "none"}, None)])
 def test_bm25_stems_detected_language(tmp_path: Path, options: dict[str, str], stemmer: str | None) -> None:
-    """A run of an imported suite stems the language that was detected or given."""
+    """A run of an imported suite stems the language that was detected or given, as an analysis and in mteb's tasks."""
+    # a query shares a German stem with its document, but no word
+    stems = ["".join("bdfgklmnpr"[int(digit)] + "o" for digit in f"{n:03d}") + "t" for n in range(300)]
     rows = [
-        {"query": f"wie geht es {n}", "document": f"das ist die antwort auf die frage {n} und nicht mehr"}
-        for n in range(300)
+        {"query": f"wie geht es {stem}en", "document": f"das ist die antwort auf die frage {stem}er und nicht mehr"}
+        for stem in stems
     ]
-    corpus = import_rows(tmp_path, rows, **options)
-    record = execute(base("smoke", architecture="bm25", suite=corpus.corpus), progress=ignore)
+    suite = import_rows(tmp_path, rows, **options).corpus
+    runs = (base("smoke", architecture="bm25", suite=suite, measure=measure) for measure in ("retrieval", "mteb"))
+    record, of_mteb = (execute(run, progress=ignore) for run in runs)
     assert record.provenance["suite"]["bm25"]["stemmer"] == stemmer
+    score = 1 if stemmer else 0
+    assert record.metrics[f"{suite}/all/ndcg_at_10"] == of_mteb.metrics[f"{suite}/tasks/all/score"] == score
     result = run_import(str(tmp_path / "x.jsonl"), "--name", "other", "--scale", "smoke", "--language", "klingon")
     assert isinstance(result.exception, ValueError) and not is_imported("other")
 
