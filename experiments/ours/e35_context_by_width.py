@@ -29,7 +29,7 @@ def runs(scale: str) -> tuple[Run, ...]:
 
 def at(context: str, width: int | None, of: dict[str, Any]) -> Term:
     """Return NDCG@10 under a context ("" is in-corpus) at a width (None for whole vectors)."""
-    view = "-".join(filter(None, (context, width and f"width{width}")))
+    view = "-".join(filter(None, (context, f"width{width}" if width else "")))
     return term(ndcg(view), **of)
 
 
