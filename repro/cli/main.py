@@ -276,7 +276,7 @@ def _show_experiment(experiment: Experiment, names: Sequence[str], scale: str, f
     if experiment.claims and format == "text":
         artefact = next((name for name in names if name in views), experiment.artefact_names[0])
         summary = format_summary_line(judgements(experiment, scale))
-        render_line(f"Claims of {artefact} in the published records: {summary}. `repro check {artefact}` lists them.")
+        render_line(f"{artefact} has {summary}, by the published records. `repro check {artefact}` lists them.")
 
 
 def _make_views(experiment: Experiment, names: Sequence[str], scale: str) -> dict[str, View]:

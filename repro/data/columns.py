@@ -75,11 +75,12 @@ class Columns:
 
     def explain_missing(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """Return the error that these parts have no column among `names`, and remedies."""
-        accepted = [list(ACCEPTED[part]) if part not in self.names else [self.names[part]] for part in parts]
+        accepted = (ACCEPTED[part] if part not in self.names else (self.names[part],) for part in parts)
+        missing = "; ".join(f"{part} ({', '.join(names)})" for part, names in zip(parts, accepted, strict=True))
         return (
-            f"no column for {parts}: found {shorten(sorted(names), 400)}, accepted {accepted}; name another column of "
-            f"texts with {' '.join(f'--{part} COLUMN' for part in parts)}. A table has a header row, with commas or "
-            "semicolons in a .csv and tabs in a .tsv. Of a BEIR folder, give the folder"
+            f"no column for {missing}, found {', '.join(map(shorten, sorted(names)[:20]))}. Name another column of texts "
+            f"with {' '.join(f'--{part} COLUMN' for part in parts)}. A table has a header row, with commas or semicolons in "
+            "a .csv and tabs in a .tsv. Of a BEIR folder, give the folder"
         )
 
 

@@ -70,10 +70,11 @@ class Planned:
         notes += [*audit.notes, self._format_language(audit.language)]
         notes += format_evaluation(self.corpus, self.report["suite"])
         # the file of runs decides whether negatives are trained on
-        negatives = "trained on" if self.runs[0].mined_negatives == "given" else "not trained on"
+        used = "" if self.runs[0].mined_negatives == "given" else "not "
+        negatives = f"; {audit.num_with_negatives} have negatives, which are {used}trained on"
         notes.append(
             f"{split['to train on']} pairs to train on, {split['held out']} held out, {split['set apart']} set apart to end "
-            f"training early; {audit.num_with_negatives} have negatives, which are {negatives}"
+            f"training early{negatives if audit.num_with_negatives else ''}"
         )
         notes += [line.strip() for line in self.texts.lines()] + self._list_warnings()
         return [notes[0], *(f"  {note}" for note in notes[1:]), *self._describe_runs()]
