@@ -483,7 +483,7 @@ def test_picture_shows_the_claims_number() -> None:
     experiment, figure = artefacts()[FRONT_PICTURE]
     assert isinstance(figure, Figure)
     rows = list_rows(experiment, figure, FRONT_SCALE)
-    for id, label in {"FP.a": "contextual batches", "UB.e": "contextual architecture"}.items():
+    for id, label in {"FP.a": "contextual batches, unfiltered", "UB.e": "contextual architecture"}.items():
         judged = judge_at(FRONT_SCALE)[id]
         gains = {row["seed"]: row[figure.y] for row in rows if row["series"] == label}
         assert set(gains) == set(judged.claim.declared_seeds(FRONT_SCALE))
