@@ -75,10 +75,10 @@ class Columns:
 
     def explain_missing(self, parts: Sequence[str], names: Sequence[str]) -> str:
         """Return the error that these parts have no column among `names`, and remedies."""
-        accepted = (ACCEPTED[part] if part not in self.names else (self.names[part],) for part in parts)
-        missing = "; ".join(f"{part} ({', '.join(names)})" for part, names in zip(parts, accepted, strict=True))
+        choices = {part: (self.names[part],) if part in self.names else ACCEPTED[part] for part in parts}
+        missing = "; ".join(f"{part} ({', '.join(accepted)})" for part, accepted in choices.items())
         return (
-            f"no column for {missing}, found {', '.join(map(shorten, sorted(names)[:20]))}. Name another column of texts "
+            f"no column for {missing}, found {shorten(', '.join(sorted(names)), 400)}. Name another column of texts "
             f"with {' '.join(f'--{part} COLUMN' for part in parts)}. A table has a header row, with commas or semicolons in "
             "a .csv and tabs in a .tsv. Of a BEIR folder, give the folder"
         )

@@ -160,8 +160,7 @@ def _read_folder(folder: Path, revision: str | None) -> ReportingEncoder:
         from repro.interop.sentence_transformers_folder import open_sentence_transformers
 
         return StockEncoder(open_sentence_transformers(folder), str(folder))
-    config = folder / "config.json"
-    model_type = json_object(config).get("model_type") if config.is_file() else None
+    model_type = json_object(folder / "config.json").get("model_type")
     if model_type is not None:
         raise ValueError(f"{folder} is a plain model of transformers ({model_type!r}): save it as SentenceTransformer")
     return load_model(folder)
