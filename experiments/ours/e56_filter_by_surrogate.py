@@ -14,8 +14,8 @@ from typing import Any
 
 from experiments import e01_table1 as table1
 from experiments.fresh import MET_BY_BLIND, blind
-from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG, NDCG_COLUMN, get_scale_values, ndcg
-from repro.spec import MINUTES, Claim, Column, Experiment, Figure, Row, Run, Table, Term, base, by_scale, pick, term
+from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG_COLUMN, get_scale_values, ndcg
+from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 VALIDATION = {"smoke": "planted-validation", "mini": "desk-validation"}
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (6, 7, 8)}
@@ -104,28 +104,6 @@ UNFILTERED_TABLE = Table(
     ),
 )
 
-BASELINE, *OTHERS = UNFILTERED_TABLE.rows
-GAIN = "points of NDCG@10 gained over plain batches of one source"
-GAINS = Figure(
-    name="table1_unfiltered_gains",
-    title="Table 1 from MiniLM: what each row gains",
-    caption=(
-        "Gains of rows of Table 1, with and without the filter, over its first row at the same seed, as means over n seeds "
-        "with 95 % intervals, and those of the paper, whose contextual batches are filtered."
-    ),
-    kind="gains",
-    x="suite",
-    x_label="suite",
-    y=NDCG,
-    y_label=GAIN,
-    factor=100,
-    series=tuple(
-        replace(row, minus=BASELINE, paper={GAIN: row.paper[COLUMN] - BASELINE.paper[COLUMN]} if row.paper else {})
-        for row in OTHERS
-        if row.context == "own"
-    ),
-)
-
 
 def score(row: dict[str, Any], view: str = "") -> Term:
     """Return the mean NDCG@10 of a row on the test suite."""
@@ -188,7 +166,7 @@ CLAIMS = (
 EXPERIMENT = Experiment(
     title="Table 1 without the filter, and the encoder of the filter",
     runs=runs,
-    artefacts=(TABLE, UNFILTERED_TABLE, GAINS),
+    artefacts=(TABLE, UNFILTERED_TABLE),
     claims=CLAIMS,
     local_seeds=(0, 6, ON_VALIDATION["seed"]),
     scales=tuple(VALIDATION),

@@ -19,7 +19,7 @@ from repro.storage.paths import get_figures_folder
 if TYPE_CHECKING:
     from repro.report.sections import Rows
 
-FRONT_PICTURE, FRONT_SCALE = "table1_unfiltered_gains", "mini"
+FRONT_PICTURE, FRONT_SCALE = "table1_gains", "mini2"
 
 
 def draw_and_report(figures: Iterable[Figure], scale: str) -> Iterator[str]:
