@@ -273,7 +273,7 @@ GAINS = Figure(
             label=IN_PICTURE[row.label],
             runs=row.runs,
             context=row.context,
-            scales=MINI2,
+            scales=("smoke", *MINI2),
             minus=PLAIN,
             paper={GAIN: row.paper["NDCG@10"] - PLAIN.paper["NDCG@10"]} if row.paper else {},
         )
