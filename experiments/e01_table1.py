@@ -273,7 +273,7 @@ GAINS = Figure(
             label=IN_PICTURE[row.label],
             runs=row.runs,
             context=row.context,
-            scales=("smoke", *MINI2),
+            scales=MINI2,
             minus=PLAIN,
             paper={GAIN: row.paper["NDCG@10"] - PLAIN.paper["NDCG@10"]} if row.paper else {},
         )
