@@ -246,14 +246,16 @@ TABLE = Table(
     ),
 )
 
+AT_SMOKE_TOO = ("smoke", *MINI2)
 IN_PICTURE = {
-    "neither (one domain per batch)": "biencoder, one domain per batch",
-    "clusters of 64 in a source, no filter": "biencoder, clusters of 64 in a source",
-    "contextual architecture": "contextual, one source per batch",
-    "architecture, one domain per batch": "contextual, one domain per batch",
-    "· context-blind, one domain per batch": "context-blind, one domain per batch",
-    "architecture, clusters of 64 in a source": "contextual, clusters of 64 in a source",
+    "neither (one domain per batch)": ("biencoder, one domain per batch", AT_SMOKE_TOO),
+    "clusters of 64 in a source, no filter": ("biencoder, clusters of 64 in a source", MINI2),
+    "contextual architecture": ("contextual, one source per batch", AT_SMOKE_TOO),
+    "architecture, one domain per batch": ("contextual, one domain per batch", AT_SMOKE_TOO),
+    "· context-blind, one domain per batch": ("context-blind, one domain per batch", MINI2),
+    "architecture, clusters of 64 in a source": ("contextual, clusters of 64 in a source", MINI2),
 }
+"""The series of the picture by the row of the table: the label and the scales that have the row."""
 PLAIN, GAIN = TABLE.rows[0], "points of NDCG@10 gained over plain batches of one source"
 GAINS = Figure(
     name="table1_gains",
@@ -270,10 +272,10 @@ GAINS = Figure(
     factor=100,
     series=tuple(
         Row(
-            label=IN_PICTURE[row.label],
+            label=IN_PICTURE[row.label][0],
             runs=row.runs,
             context=row.context,
-            scales=MINI2,
+            scales=IN_PICTURE[row.label][1],
             minus=PLAIN,
             paper={GAIN: row.paper["NDCG@10"] - PLAIN.paper["NDCG@10"]} if row.paper else {},
         )

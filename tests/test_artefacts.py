@@ -52,8 +52,7 @@ def test_every_artefact_runs_at_smoke(
         output = capsys.readouterr()
         assert f"{name} at scale smoke" in output.out
         assert number == 0 or "0 to run" in output.out, "artefacts of one experiment share its runs"
-        artefact = experiment.artefacts[number]
-        if isinstance(artefact, Figure) and series_at(artefact, experiment.runs("smoke")):
+        if isinstance(experiment.artefacts[number], Figure):
             assert re.search(rf"picture: \S*{name}-smoke", output.err), "the figure is drawn from the new records"
     expected = {run_id(run) for run in list_golden_runs(experiment)}
     assert expected <= {path.stem for path in (shared_home / "records").glob("*.json")}

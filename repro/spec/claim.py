@@ -41,14 +41,13 @@ class Claim:
     caveat: str = ""  # printed after the claim, for example that a context-blind model meets it too
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an invalid date, no pairs, a sign other than 1 or -1, or a delta of zero or less.
-
-        A headline must be directed, because its p is that of one threshold.
-        """
+        """Raise ValueError for an invalid date, no pairs, an undirected headline, a sign other than ±1, or a delta up to 0."""
         if self.stated:
             date.fromisoformat(self.stated)
         if self.headlines and not isinstance(self, Directed):
-            raise ValueError(f"claim {self.id}: a headline needs a p, and so a claim with a direction")
+            raise ValueError(
+                f"claim {self.id}: a headline must have a direction, because its p is that of one threshold"
+            )
         checks = {"sign": lambda sign: sign in (1, -1), "delta": lambda delta: delta > 0, "pairs": bool}
         for name, is_valid in checks.items():
             value = getattr(self, name, None)
