@@ -225,12 +225,6 @@ def get_statuses(runs: Iterable[Run]) -> list[RunStatus]:
     return [snapshot.get_status(run) for run in dict.fromkeys(runs)]
 
 
-def format_state_counts(statuses: Iterable[RunStatus]) -> str:
-    """Return the counts per state in one line."""
-    counts = Counter(status.state for status in statuses)
-    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs"
-
-
 def explain_run(run: Run) -> dict[str, Any]:
     """Return everything known about a run: fields, state, reason, traceback, log, script and scheduler."""
     item = get_run_item(run)
@@ -284,7 +278,8 @@ def make_status_table(statuses: Mapping[Run, RunStatus], notes: Sequence[str] = 
     """
     rows = [_format_row(run, status) for run, status in statuses.items() if not _is_untouched(status)]
     columns = [index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(row[index] for row in rows)]
-    title = format_state_counts(statuses.values())
+    counts = Counter(status.state for status in statuses.values())
+    title = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs"
     table = Table(box=None, title=title, caption=Text(make_printable("\n".join(notes))) if notes else None)
     for index in columns:
         table.add_column(COLUMNS[index], justify="right" if COLUMNS[index] in ("steps", "score", "left") else "left")

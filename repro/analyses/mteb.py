@@ -209,7 +209,8 @@ def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
     assert model is not None, f"{run.architecture} is trained, so it has a model"
     if run.architecture == "biencoder":
         return {"own": MtebModel(model)}
-    texts = draw_training_documents(inputs)
+    # with repeats if there are too few pairs
+    texts = tuple(inputs.pairs.texts("document", draw_training_rows(inputs, inputs.run.num_contexts)))
     return {
         kind: MtebModel(
             model, context=context, context_seed=run.context_seed, fixed_context=texts if context == "fixed" else ()
@@ -217,11 +218,6 @@ def _build_encoders(inputs: Inputs, model: Model | None) -> dict[str, Any]:
         for kind, (asked_as, context) in CONTEXTS.items()
         if asked_as in run.test_contexts.split("+")
     }
-
-
-def draw_training_documents(inputs: Inputs) -> tuple[str, ...]:
-    """Draw context documents from the training pairs, with repeats if there are too few pairs."""
-    return tuple(inputs.pairs.texts("document", draw_training_rows(inputs, inputs.run.num_contexts)))
 
 
 def _score_bm25(inputs: Inputs, tasks: list[Any]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from repro.batches.sentence_encoder import SentenceEncoder
 from repro.batches.surrogate import Surrogate, check_vectors, load_surrogate
 from repro.data.prompts import with_prompt
 from repro.spec import Run
@@ -40,10 +41,21 @@ class FixedEncoder:
         """Number of dimensions, without loading the encoder."""
         return WIDTHS.get(self.name, DEFAULT_WIDTH)
 
-    @cached_property
-    def loaded(self) -> Surrogate:
-        """Loaded encoder, cached with this object. Its `embed` expects texts that include their prompts."""
-        return load_surrogate(self.name)
+    def load(self) -> Surrogate:
+        """Load the encoder. Its `embed` expects texts that include their prompts.
+
+        Raises ValueError if its folder stores prompts, and texts would not get them.
+        """
+        encoder = load_surrogate(self.name)
+        stored = encoder.stored_prompts if isinstance(encoder, SentenceEncoder) else []
+        if stored and self.prompts == "none":
+            raise ValueError(
+                f"{self.name} needs prompts ({stored}), and a surrogate reads texts without: choose another"
+            )
+        return encoder
+
+    loaded = cached_property(load)
+    """Loaded encoder, cached with this object."""
 
     def set_context(self, texts: Sequence[str] | None, seed: int = 0, prompt: str = "document") -> None:
         """Ignore the context."""

@@ -53,6 +53,7 @@ class SentenceEncoder:
         if (folder := find_model(name)) is not None:
             check_kind(folder)
             check_weights(self._model, folder)
+        self.stored_prompts = sorted({text for text in self._model.prompts.values() if text})
         self.num_dimensions = self._model.encode(["a"], show_progress_bar=False).shape[1]
         self._max_tokens = _find_token_limit(self._model)
         self._is_narrow = self._model.device.type == "cuda"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -60,7 +61,7 @@ class Columns:
         """
         chosen = {part: self._find(part, names) for part in ACCEPTED}
         if "negatives" not in self.names:
-            chosen["negatives"] += tuple(name for name in names if _is_numbered(name))
+            chosen["negatives"] += tuple(name for name in names if re.fullmatch(r"negative_\d+", _normalise(name)))
         if self.no_labels:
             chosen["label"] = ()
         if missing := [part for part in SIDES if not chosen[part]]:
@@ -95,7 +96,3 @@ def match_names(accepted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str,
 
 def _normalise(name: str) -> str:
     return name.strip().casefold()
-
-
-def _is_numbered(name: str) -> bool:
-    return _normalise(name).startswith("negative_") and _normalise(name).removeprefix("negative_").isdigit()

@@ -25,7 +25,7 @@ from repro.batches.fixed_encoder import FixedEncoder, get_filter_encoder, get_su
 from repro.batches.mask import QUERIES_FILE, KnownPositives, write_content_keys, write_known_positives
 from repro.batches.negatives import mine_negatives, write_given_negatives
 from repro.batches.sampler import BatchSampler
-from repro.batches.surrogate import embed_part, embed_texts, join_embeddings, load_surrogate
+from repro.batches.surrogate import embed_part, embed_texts, join_embeddings
 from repro.data.pairs import Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
 from repro.data.selection import select_pairs, select_source_rows
@@ -180,7 +180,7 @@ class StageGraph:
         def make(folder: Path, part: Part | None = None) -> None:
             self._check_domain_sizes()
             pairs = self.selected_pairs()
-            surrogate = load_surrogate(encoder.name)  # released afterwards
+            surrogate = encoder.load()  # released afterwards
             for side in SIDES:
                 texts = PromptedTexts(pairs, side, encoder.prompts, run.corpus)
                 if part is None:
@@ -448,11 +448,6 @@ def make_batch_sampler(run: Run, pairs: Pairs, clusters: Clusters | None) -> Bat
 def list_stages(run: Run) -> tuple[Stage, ...]:
     """Return the stages that a run needs, in the order of building, each once."""
     return StageGraph(run).stages
-
-
-def list_known_stages(run: Run) -> tuple[Stage, ...]:
-    """Return the stages that a run needs whose keys are known on this machine, even if data is missing."""
-    return StageGraph(run).known_stages()
 
 
 def _get_recipe_key(kind: str) -> dict[str, Any]:

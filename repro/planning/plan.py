@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.pipeline.stages import list_known_stages
+from repro.pipeline.stages import StageGraph
 from repro.planning.cost import Estimate, RecordedCosts, estimate, list_missing_trainings, list_trainings
 from repro.planning.requirements import find_misfits, list_missing_requirements
 from repro.records.store import Record, split_recorded, try_read_record
@@ -160,5 +160,5 @@ def _list_readable_records(folders: Iterable[Path]) -> list[Record]:
 
 def _list_unbuilt_stages(runs: Iterable[Run]) -> tuple[Stage, ...]:
     """Return the known unbuilt stages, each once."""
-    stages = (stage for run in runs for stage in list_known_stages(run))
+    stages = (stage for run in runs for stage in StageGraph(run).known_stages())
     return tuple({stage.path: stage for stage in stages if not stage.is_built}.values())

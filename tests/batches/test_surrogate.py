@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 
 from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
-from repro.batches.fixed_encoder import FixedEncoder
+from repro.batches.fixed_encoder import ENCODER_PROMPTS, FixedEncoder
 from repro.batches.surrogate import MiniLM, embed_texts, load_surrogate
 from repro.data.tokens import get_minilm_folder
 from tests.model.test_pretrained_start import write_encoder
@@ -48,8 +49,6 @@ def minilm() -> MiniLM:
 
 
 def test_minilm_is_that_of_sentence_transformers(minilm: MiniLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentence_transformers import SentenceTransformer
-
     monkeypatch.setattr(module, "CPU_TOKENS_PER_BATCH", 50)
     reference = SentenceTransformer(str(get_minilm_folder()), device="cpu")
     reference.max_seq_length = 32
@@ -88,6 +87,17 @@ def test_paper_filter_has_prompts(name: str) -> None:
     """From the hub and from a folder."""
     assert FixedEncoder(name, 40).prompts == "task"
     assert FixedEncoder("minilm", 40).prompts == "none"
+
+
+def test_stored_prompts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clusters and masks would come from texts that the model never reads in this form."""
+    model = SentenceTransformer(str(write_encoder(tmp_path / "bare", "nomic")), prompts={"query": "query: "})
+    model.save(str(tmp_path / "arctic"))
+    encoder = FixedEncoder(str(tmp_path / "arctic"), 16)
+    with pytest.raises(ValueError, match=r"arctic needs prompts \(\['query: '\]\)"):
+        encoder.encode(["river bank"])
+    monkeypatch.setitem(ENCODER_PROMPTS, "arctic", "task")
+    assert encoder.encode(["river bank"]).shape == (1, 24)
 
 
 def test_gpu_batches_keep_vectors(monkeypatch: pytest.MonkeyPatch) -> None:

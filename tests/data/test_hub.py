@@ -20,7 +20,7 @@ from repro.data.paper.local_copies import fetch
 from repro.data.tokens import load_tokenizer, tokenize
 from repro.pipeline.corpora import make_corpus_stage
 from repro.pipeline.inputs import Inputs
-from repro.pipeline.stages import list_known_stages, list_stages, make_batch_sampler
+from repro.pipeline.stages import StageGraph, list_stages, make_batch_sampler
 from repro.spec import Run, base
 from repro.storage.digests import hash_folder
 from repro.storage.shards import build_from_shards
@@ -152,7 +152,7 @@ def test_epochs_are_packed_once(data_folder: Path, monkeypatch: pytest.MonkeyPat
     assert stored.dropped_pairs == packed.dropped_pairs
     for step in range(run.num_steps):
         np.testing.assert_array_equal(stored.at(step), packed.at(step))
-    assert "order" not in {stage.name for stage in list_known_stages(base("desk"))}
+    assert "order" not in {stage.name for stage in StageGraph(base("desk")).known_stages()}
 
 
 def test_domains_have_their_own_prompts(data_folder: Path) -> None:

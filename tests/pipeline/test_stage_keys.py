@@ -162,7 +162,7 @@ def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pyt
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     for name in ("someone/another", "/no/such/folder", "minilm", str(folder)):
         assert find_commit(name) == {}
-    monkeypatch.setattr(stages, "load_surrogate", lambda name: load_surrogate(str(folder)))
+    monkeypatch.setattr(fixed_encoder, "load_surrogate", lambda name: load_surrogate(str(folder)))
     stage = StageGraph(replace(RUN, surrogate="someone/encoder")).embeddings
     assert "commit" not in json.dumps(stage.key), "the commit is recorded, but not part of the key"
     description = json.loads((stage.build() / STAGE_FILE).read_text())

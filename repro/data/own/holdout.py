@@ -31,7 +31,7 @@ from repro.data.filters import hash_texts
 from repro.data.pairs import Pairs, Row, Side
 from repro.data.paper.collection_rules import CollectionRules
 from repro.storage.arrays import iter_blocks
-from repro.text import count_noun
+from repro.text import count_noun, shorten
 
 FAMILY, ALL = "held-out", "all"
 MAX_DOMAINS = 16
@@ -136,7 +136,7 @@ def _select_groups(pairs: Pairs, domains: Sequence[str]) -> dict[str, np.ndarray
     """Return the pairs of each group to draw from by its name, bool (N,): domains, or all small ones together."""
     names, codes_N = pairs.domain_names, pairs.domain_codes
     if unknown := sorted({*domains} - {*names}):
-        raise ValueError(f"no domain {unknown} to hold out; this corpus has {_format_names(names)}")
+        raise ValueError(f"no domain {unknown} to hold out; this corpus has {shorten([*names], 400)}")
     sizes = np.bincount(codes_N, minlength=len(names))
     largest = np.argsort(-sizes, kind="stable")[:MAX_DOMAINS]
     chosen = [names.index(name) for name in domains] or [code for code in largest if sizes[code] >= MIN_DOMAIN_PAIRS]
@@ -308,7 +308,3 @@ def get_collection_name(domain: str, existing: Sequence[str] = ()) -> str:
         slug = f"{slug}-domain"
     candidates = (slug, *(f"{slug}-{number}" for number in range(2, len(existing) + 2)))
     return next(name for name in candidates if name not in existing)
-
-
-def _format_names(names: Sequence[str]) -> str:
-    return f"{list(names[:20])}" + (f" and {len(names) - 20} more" if len(names) > 20 else "")
