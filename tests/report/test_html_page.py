@@ -13,8 +13,9 @@ from repro.report import artefacts as views
 from repro.report.html import embed_picture, render_inline_markdown, write_report
 from repro.report.markdown_pages import read_summary
 from repro.report.sections import ScaleReport, make_scale_report
-from repro.spec import Claim, Column, Exhibit, Experiment, Figure, Row, Run, Table, base, grid, pick, term
+from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, grid, pick, term
 from tests.browser import CHROMIUM, evaluate
+from tests.report.test_figure_data import LINES
 
 EVIL = '<script>alert("x")</script> & $5'
 NDCG = "{suite}/mean/ndcg_at_10"
@@ -26,18 +27,7 @@ NUMBERS = Table(
     columns=(Column(label="NDCG@10", value=NDCG, factor=100),),
     rows=(replace(SERIES[0], paper={"NDCG@10": 59.9}), SERIES[1]),
 )
-DRAWING = Figure(
-    name="figure3",
-    caption="Score by batch size",
-    kind="lines",
-    x="batch_size",
-    y=NDCG,
-    x_label="batch size (pairs)",
-    y_label="NDCG@10 (points)",
-    factor=100,
-    x_is_log=True,
-    series=SERIES,
-)
+DRAWING = replace(LINES, name="figure3", caption="Score by batch size", x_is_log=True, series=SERIES)
 TEXTS = Exhibit(name="table3", caption="Neighbours", columns=("text",), runs=pick(seed=0))
 
 

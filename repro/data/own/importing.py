@@ -165,7 +165,9 @@ class _Blocks:
             is_evaluated_n = np.asarray(np.isin(keys_2n, self.evaluated_keys).any(axis=0))
             # Repetitions are checked last, so that a dropped row never hides a valid one.
             is_kept_n = np.asarray(~is_evaluated_n)
-            is_kept_n[is_kept_n] = self.seen.add(combine_keys(*keys_2n[:, is_kept_n]))
+            queries_n, documents_n = keys_2n[:, is_kept_n]
+            # One key per pair. The order of its texts counts.
+            is_kept_n[is_kept_n] = self.seen.add(queries_n * np.uint64(0x9E3779B97F4A7C15) + documents_n)
             self.counts["evaluated"] += int(is_evaluated_n.sum())
             self.counts["repeated"] += int((~is_evaluated_n & ~is_kept_n).sum())
             yield from self._make_rows([pair for pair, is_kept in zip(pairs, is_kept_n, strict=True) if is_kept])
@@ -201,11 +203,6 @@ class _Blocks:
                 [text for key, text in keyed if not is_empty(text) and key not in own_keys and key not in evaluated]
             )
         return selected
-
-
-def combine_keys(queries_n: np.ndarray, documents_n: np.ndarray) -> np.ndarray:
-    """Return one key per pair, uint64 (n,). The order of its texts counts."""
-    return queries_n * np.uint64(0x9E3779B97F4A7C15) + documents_n
 
 
 def write_documents(source: Path, folder: Path, *, name: str, columns: Columns) -> None:
