@@ -44,14 +44,12 @@ class FixedEncoder:
     def load(self) -> Surrogate:
         """Load the encoder. Its `embed` expects texts that include their prompts.
 
-        Raises ValueError if its folder stores prompts, and texts would not get them.
+        Raises ValueError if its folder stores prompts that its texts would not get.
         """
         encoder = load_surrogate(self.name)
         stored = encoder.stored_prompts if isinstance(encoder, SentenceEncoder) else []
         if stored and self.prompts == "none":
-            raise ValueError(
-                f"{self.name} needs prompts ({stored}), and a surrogate reads texts without: choose another"
-            )
+            raise ValueError(f"{self.name} stores prompts {stored}, but a surrogate gets texts without: choose another")
         return encoder
 
     loaded = cached_property(load)
