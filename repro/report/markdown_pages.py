@@ -19,7 +19,7 @@ from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.identity import get_setting_id
 from repro.spec.registry import experiments, list_experiment_files, load_front_page
 from repro.spec.scales import ORDER
-from repro.statistics.judge import DESCRIPTIVE, TENTATIVE, Judgement
+from repro.statistics.judge import DESCRIPTIVE, OPEN, TENTATIVE, Judgement
 from repro.storage.paths import CHECKOUT, SOURCES
 from repro.text import ABSENT, count_noun
 
@@ -95,7 +95,7 @@ def make_headlines_view(judged: Mapping[str, Sequence[Judgement]], page: str = "
 def _format_first_effect(names: Sequence[str], by_id: Mapping[str, Judgement], page: str) -> str:
     """Return the effect and interval of the first claim that has one, or a dash. "T1.d/2" is a claim's second comparison.
 
-    Tentative and descriptive effects have that word.
+    Open, tentative and descriptive effects have that word.
     """
     for id, _, number in (name.partition("/") for name in names):
         judged = by_id.get(id)
@@ -105,7 +105,7 @@ def _format_first_effect(names: Sequence[str], by_id: Mapping[str, Judgement], p
                 effect, bracket, interval = text.partition(" (")
                 text = f"[{effect}]({page}#{id}){bracket}{interval}"
             text += f" {judged.unit.name}" if judged.unit.name != "points" else ""
-            return f"{text} {judged.word}" if judged.word in (TENTATIVE, DESCRIPTIVE) else text
+            return f"{text} {judged.word}" if judged.word in (OPEN, TENTATIVE, DESCRIPTIVE) else text
     return ABSENT
 
 

@@ -202,7 +202,7 @@ def test_headlines_have_effects_per_scale() -> None:
     effects = tuple(Comparison(effect, effect - 0.001, effect + 0.001) for effect in (0.0013, 0.0014, 0.0012))
     at_desk = [
         make_judgement("T1.b", "HOLDS", 0.0146),
-        make_judgement("WH.a", "HOLDS", 0.34, NATS),
+        make_judgement("WH.a", "OPEN", 0.34, NATS),
         make_judgement("P.b", "HOLDS", 0.5),
         make_judgement("D.a", "tentative", 0.0094),
         Judgement(CLAIMS["T1.d"], "HOLDS", "desk", effects, POINTS),
@@ -213,7 +213,7 @@ def test_headlines_have_effects_per_scale() -> None:
     names = [headline["claims"][0] for headline in load_front_page()["headline"]]
     by_claim = dict(zip(names, view.rows, strict=True))
     assert by_claim["T1.b"][1:] == ("+1.8", "[+1.46](CLAIMS.md#T1.b) (+1.36 to +1.56)", "–")
-    assert by_claim["WH.a"][2] == "[+0.34](CLAIMS.md#WH.a) (+0.34 to +0.34) nats"
+    assert by_claim["WH.a"][2] == "[+0.34](CLAIMS.md#WH.a) (+0.34 to +0.34) nats OPEN"
     both = [by_claim[f"T1.d/{number}"][2] for number in (1, 2)]
     assert both == ["[+0.13](CLAIMS.md#T1.d) (+0.03 to +0.23)", "[+0.14](CLAIMS.md#T1.d) (+0.04 to +0.24)"]
     assert by_claim["T1.c"][2] == "–"
