@@ -110,7 +110,8 @@ class Planned:
         lines = []
         for run in self.runs:
             length = f", {run.num_steps} steps" if run.num_steps else f", {run.num_epochs} epochs"
-            details = f" from {run.start}{length} of {run.batch_size}" if run.architecture in TRAINED else ""
+            is_trained = run.architecture in TRAINED and run.num_steps != 0
+            details = f" from {run.start}{length} of {run.batch_size}" if is_trained else ""
             time = f", about {format_seconds(seconds[run])} of training" if seconds.get(run) else ""
             lines.append(f"  {run_id(run)}  {get_model_name(run)}{details}{time}")
         return [*lines, "Go on with", f"  repro run {shlex.quote(str(self.path))}"]
@@ -157,7 +158,10 @@ def plan_imported(
 def _make_rows(
     corpus: ImportedCorpus, pairs: Pairs, sizes: Sequence[int], scale: str, *, kept_weights: str
 ) -> list[dict[str, Any]]:
-    """Return the rows of a file of runs: a biencoder, a contextual model, BM25 and off-the-shelf MiniLM."""
+    """Return the rows of a file of runs: a biencoder, a contextual model, BM25 and off-the-shelf MiniLM.
+
+    From a pretrained start, the last row is the contextual model before training. For the biencoder, that is MiniLM.
+    """
     defaults = get_scale(scale).fields
     change = plan_training(corpus.found, corpus.name, sizes, largest_batch=defaults["batch_size"])
     shared: dict[str, Any] = {"corpus": corpus.corpus, "suite": corpus.name}
@@ -173,12 +177,15 @@ def _make_rows(
     untrained = {"scale": scale, **shared, "num_pairs": None}
     # also scores the vectors whitened, which needs a full search
     whitened = {"measure": "whitening"} if defaults["protocol"] == "full" else {}
-    return [
+    rows = [
         {**trained, "architecture": "biencoder"},
         {**trained, **contextual},
         {**untrained, "architecture": "bm25"},
         {**untrained, "architecture": "surrogate", "surrogate": "minilm", **whitened},
     ]
+    if defaults["start"] not in FROM_WORDS:
+        rows.append({**untrained, **contextual, "num_steps": 0, "num_epochs": None})
+    return rows
 
 
 def plan_training(audit: Audit, name: str, domain_sizes: Sequence[int], *, largest_batch: int) -> dict[str, Any]:

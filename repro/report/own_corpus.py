@@ -32,8 +32,8 @@ class System(QueryScores):
 
     @property
     def is_trained(self) -> bool:
-        """Whether it is a trained model."""
-        return self.record.run.architecture in TRAINED
+        """Whether it is a model after training."""
+        return self.record.run.architecture in TRAINED and self.record.run.num_steps != 0
 
 
 def format_own_corpus_lines(runs: Sequence[Run], sizes: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -159,7 +159,7 @@ def _list_commands(systems: Sequence[System]) -> list[str]:
     """Return the system to deploy, the reason, and the next commands."""
     best, *others = sorted(systems, key=lambda system: -system.mean)
     run, suite = best.record.run, best.record.run.suite
-    if best.is_trained:
+    if run.architecture in TRAINED:
         model, deploy = best.record.id, f"repro export {best.record.id} FOLDER"
     elif run.architecture == "bm25":
         model, deploy = "bm25", "the BM25 of your search engine"

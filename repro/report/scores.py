@@ -102,10 +102,12 @@ def _list_variant_scores(records: Sequence[Record], datasets: Sequence[str]) -> 
 
 
 def get_model_name(run: Run) -> str:
-    """Return the name of a run's model in a table. An untrained model has the name of its encoder."""
+    """Return the name of a run's model in a table. An encoder that is no model of this suite has its own name."""
     if run.architecture == "surrogate":
         return f"off-the-shelf {'MiniLM' if run.surrogate == 'minilm' else run.surrogate}"
-    return "BM25" if run.architecture == "bm25" else run.architecture
+    if run.architecture == "bm25":
+        return "BM25"
+    return f"untrained {run.architecture}" if run.num_steps == 0 else run.architecture
 
 
 def format_field(run: Run, name: str) -> str:

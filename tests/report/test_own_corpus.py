@@ -104,6 +104,12 @@ def test_context_blind_models_are_listed(summarise: Summarise) -> None:
     assert lines[0].startswith("your contextual, null context wins over BM25: +20.0 points")
 
 
+def test_model_before_training_is_reference(summarise: Summarise) -> None:
+    untrained = replace(BIENCODER, architecture="contextual", num_steps=0, num_warmup_steps=0)
+    records = [make_record(run, spread_scores(level)) for run, level in ((BIENCODER, 0.5), (untrained, 0.7))]
+    assert summarise(*records)[0].startswith("your untrained contextual wins over your biencoder: +20.0 points")
+
+
 def test_single_queries_decide_no_winner(summarise: Summarise) -> None:
     lines = summarise(*(make_record(run, np.full(2, level), (1, 1)) for run, level in ((BIENCODER, 0.9), (BM25, 0.5))))
     assert lines[0].startswith("your biencoder wins over BM25: +40.0 points. The difference is not clear")
