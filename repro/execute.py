@@ -18,8 +18,8 @@ from repro.pipeline.encoders import find_commit
 from repro.pipeline.inputs import Inputs
 from repro.records.lookup import find_run_by_id
 from repro.records.provenance import MADE, describe_machine, get_code_identity, list_versions, now_utc
-from repro.records.store import Record, has_record, read_record, write_record
-from repro.spec import TRAINED, Run, is_blind
+from repro.records.store import Record, get_score, has_record, read_record, write_record
+from repro.spec import TRAINED, Run
 from repro.spec.identity import RUN_ID, run_id
 from repro.spec.start import find_encoder
 from repro.storage.digests import hash_file
@@ -82,7 +82,9 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
         measured = measure_run(inputs, model, run_folder(run_id(run)))
     seconds = time.monotonic() - started
     cpu_seconds = time.process_time() - cpu_started
-    progress(f"measured {run.measure} in {seconds:.0f} s{_format_headline(run, measured.metrics)}")
+    score = get_score(run, measured.metrics)
+    headline = "" if score is None else f": NDCG@10 {100 * score:.1f} on {run.suite}"
+    progress(f"measured {run.measure} in {seconds:.0f} s{headline}")
     record = write_record(
         get_local_records(),
         run,
@@ -151,11 +153,3 @@ def _describe_encoder(run: Run) -> dict[str, Any]:
         return {"encoder": {"name": encoder.name, "files": dict(encoder.files or {})}}
     commit = find_commit(run.start)
     return {"encoder": commit} if commit else {}
-
-
-def _format_headline(run: Run, metrics: Any) -> str:
-    """Return the mean NDCG@10 of a run for its last progress line, or an empty string if it was not measured."""
-    value = metrics.get(f"{run.suite}/mean/ndcg_at_10")
-    if value is None and is_blind(run):
-        value = metrics.get(f"{run.suite}+null/mean/ndcg_at_10")
-    return "" if value is None else f": NDCG@10 {100 * value:.1f} on {run.suite}"

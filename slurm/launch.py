@@ -287,7 +287,7 @@ def make_parameters(profile: Profile, batch: Batch, sweep: str) -> dict[str, Any
         kind = batch.tasks[0].name.partition("/")[0]
         given |= {"nodes": 1, "tasks_per_node": 1, **profile.stage, **profile.kinds.get(kind, {})}
     # TOML has no null: an empty text or 0 removes an option that a table inherits.
-    given = {name: value for name, value in given.items() if value not in ("", 0)}
+    given = {name: value for name, value in given.items() if value is False or value not in ("", 0)}
     cpus = given.get("cpus_per_task")
     # If a site exports no environment to its jobs, srun would not pass on that of the script either. Since Slurm 22.05
     # srun no longer inherits the number of cores from sbatch. If one rank fails, the others would wait for it forever.

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from repro.planning.cost import list_training_phases
-from repro.records.store import has_record, read_record
+from repro.records.store import get_score, has_record, read_record
 from repro.report.formats import make_console
 from repro.spec import Run
 from repro.spec.identity import format_overrides, get_training_id
@@ -34,7 +34,6 @@ NEVER_LAUNCHED = "never launched"
 STATES = ("recorded", "running", "queued", "failed", "unreadable", "missing")
 LOSSES = ("set_apart_loss", "loss")
 """Names in a log line: the loss on pairs that are set apart, which not every line has, and that of the step."""
-SCORE = "/mean/ndcg_at_10"
 COLUMNS = ("run", "what", "state", "steps", "score", "left", "reason")
 NUM_FIXED_COLUMNS = 3
 COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable": "red"}
@@ -106,8 +105,7 @@ class Snapshot:
                 metrics = read_record(get_local_records() / f"{item.name}.json").metrics
             except (ValueError, OSError) as error:
                 return RunStatus(item.name, "unreadable", str(error), **place)
-            score = next((value for name, value in metrics.items() if name.endswith(SCORE)), None)
-            return RunStatus(item.name, "recorded", score=score, **place)
+            return RunStatus(item.name, "recorded", score=get_score(run, metrics), **place)
         if owner is not None and owner.is_alive:
             place |= {"host": owner.host, "live_on": "slurm" if last and last.job_id else "local"}
             return RunStatus(item.name, "running", str(owner), progress=read_progress(run), **place)
@@ -232,7 +230,7 @@ def explain_run(run: Run) -> dict[str, Any]:
     snapshot = Snapshot()
     status = snapshot.get_status(run)
     described = f"scale={run.scale}, {format_overrides(run)}"
-    if has_record(get_published_records(), run) and not has_record(get_local_records(), run):
+    if _is_untouched(status) and has_record(get_published_records(), run):
         return {"published": "its record is published; it was not run on this machine", "run": described}
     return {
         "run": described,

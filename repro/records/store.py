@@ -17,8 +17,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repro.data.beir import HEADLINE, group_datasets
-from repro.spec import Run, get_first_phase
+from repro.data.beir import HEADLINE, MEAN, group_datasets
+from repro.spec import Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id, run_from_record, run_id
 from repro.storage.files import atomic_file
 
@@ -188,6 +188,12 @@ def _check_first_phase(path: Path, run: Run, training: Mapping[str, Any]) -> Non
 def read_records(folder: Path) -> list[Record]:
     """Return every record of a folder, sorted by id. A missing folder has none."""
     return [read_record(path) for path in sorted(folder.glob("*.json"))]
+
+
+def get_score(run: Run, metrics: Mapping[str, float]) -> float | None:
+    """Return the mean NDCG@10 of a run, or None if it was not measured. A context-blind model has that of null context."""
+    null = metrics.get(f"{run.suite}+null/{MEAN}/{HEADLINE}") if is_blind(run) else None
+    return metrics.get(f"{run.suite}/{MEAN}/{HEADLINE}", null)
 
 
 def has_record(folder: Path, run: Run) -> bool:

@@ -1,6 +1,7 @@
 """Records on disk: complete or absent, and never read in place of another run's."""
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from repro.records import store
-from repro.records.store import read_record, read_records, split_recorded, write_record
+from repro.records.store import get_score, read_record, read_records, split_recorded, write_record
 from repro.spec import Run, base
 from repro.spec.identity import get_training_id, run_id
 
@@ -66,6 +67,15 @@ def test_other_first_phase_is_refused(tmp_path: Path) -> None:
     training["first_phase"] = "0123456789ab"
     with pytest.raises(ValueError, match="has the first phase 0123456789ab, expected"):
         write_record(tmp_path, run, metrics={}, arrays={}, provenance={"training": training})
+
+
+def test_score_is_that_of_in_corpus_context() -> None:
+    """Its path sorts behind that of null context. Only a context-blind model is scored by the latter."""
+    run = base("smoke", architecture="contextual")
+    null = {f"{run.suite}+null/mean/ndcg_at_10": 0.25}
+    assert get_score(run, null | {f"{run.suite}/mean/ndcg_at_10": 0.5}) == 0.5
+    assert get_score(run, null) is None
+    assert get_score(replace(run, sequence_dropout=1.0, test_contexts="null"), null) == 0.25
 
 
 def test_runs_are_counted_once(tmp_path: Path) -> None:

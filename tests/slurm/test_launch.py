@@ -135,9 +135,10 @@ def test_each_gpu_has_its_task(fake_slurm: Path) -> None:
     options = ("gpus-per-node", "nodes", "ntasks-per-node")
     found = [[re.search(f"--{name}=(.*)", script)[1] for name in options] for script in (stage, array)]
     assert found == [["1", "1", "1"], ["8", "2", "8"]]
-    kinds = {"corpus": {"gpus_per_node": 0}, "clusters": {"gpus_per_node": 3}}
-    stage, _ = write_scripts(RUNS[0], profile=replace(profile, kinds=kinds)).values()
+    kinds = {"corpus": {"gpus_per_node": 0, "slurm_use_srun": False}, "clusters": {"gpus_per_node": 3}}
+    stage, array = write_scripts(RUNS[0], profile=replace(profile, kinds=kinds)).values()
     assert "gpus-per-node" not in stage
+    assert "\nsrun" in array and "srun" not in stage, "false is a value, which removes nothing"
 
 
 def test_job_starts_in_the_checkout(fake_slurm: Path) -> None:

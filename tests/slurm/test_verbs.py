@@ -19,7 +19,7 @@ from repro.cli.main import app
 from repro.planning.cost import has_ended, list_trainings
 from repro.spec import Run, base, grid
 from repro.spec.identity import get_training_id, run_id
-from repro.storage.paths import get_local_records, get_writer_lease, run_folder
+from repro.storage.paths import get_local_records, get_published_records, get_writer_lease, run_folder
 from slurm.job import Job, JobState, get_run_item, run_here
 from slurm.profiles import Profile
 from slurm.prune import list_leftovers
@@ -61,12 +61,14 @@ def execute_runs(*runs: Run) -> None:
         Job(run=asdict(run))(Stop(), where=JobState(state="running"))
 
 
-def test_status_and_why_describe_a_sweep(file: str) -> None:
+def test_status_and_why_describe_a_sweep(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["state"] for row in read_status(file)] == ["missing"] * 3
     launch_runs(*RUNS, profile=Profile(name="h", on="local", parameters={"cpus_per_task": 1}))
     rows = read_status(file)
     assert [row["state"] for row in rows] == ["recorded", "recorded", "failed"]
     assert "2 recorded, 1 failed" in invoke("status", file).stdout
+    # A published record does not hide what happened here.
+    monkeypatch.setattr("slurm.status.has_record", lambda folder, run: folder == get_published_records())
     output = invoke("why", rows[2]["id"][:6]).stdout
     assert "bad luck" in output and f"log: {rows[2]['log']}" in output
     assert isinstance(invoke("why", "zzz").exception, ValueError)

@@ -477,7 +477,7 @@ def test_headline_has_a_direction() -> None:
         replace(EQUIVALENCE, headlines=("desk",))
 
 
-@pytest.mark.parametrize("scale", ["desk", "lab", "small", "large"])
+@pytest.mark.parametrize("scale", ["mini2", "desk", "lab", "small", "large"])
 def test_headlines_lie_in_one_experiment(scale: str) -> None:
     """Headlines form one Holm family, which is judged together."""
     numbers = [
