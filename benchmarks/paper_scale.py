@@ -10,12 +10,6 @@ The pairs are a generated copy of the paper's unsupervised data in a public layo
     start       everything before the first training step, and the data of one step
     sampler     open the stored batches of both epochs
     steps       train twenty steps
-
-Measures of single mechanisms, each compared with the state before:
-
-    reading     bytes and seconds per document that the embedding stage reads with a cold cache
-    cutting     texts tokenised per second, cut before and after
-    kmeans      K-means resumed after a kill in its last third
     tour        order 20,000 random centroids of 256 dimensions
 
 `--blank` measures readers at sizes that would take hours to build: it writes stages with random content and measures
@@ -30,12 +24,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,120 +130,6 @@ def train_steps(options: argparse.Namespace) -> Result:
     return None
 
 
-def read_texts(options: argparse.Namespace) -> Result:
-    """Read a quarter of the documents with a cold cache, and return bytes from the disk and seconds per document.
-
-    Stored order, windows of a quarter that are sorted by length, and order of length of all texts. The last was the order
-    of the embedding stage. The file is as large as four windows, and the paper's as large as 1,800.
-    """
-    from repro.batches import surrogate
-    from repro.data.pairs import TextColumn
-    from repro.pipeline.stages import StageGraph
-
-    graph = StageGraph(make_run(options))
-    path, quarter = graph.corpus.path / "train.arrow", options.num_pairs // 4
-    surrogate.TEXTS_PER_WINDOW = quarter
-    lengths_N = np.array([len(text) for block in graph.selected_pairs().blocks("document") for text in block])
-
-    def iter_by_length(texts: TextColumn, span: slice) -> Iterator[tuple[np.ndarray, list[str]]]:
-        rows = np.argsort(-lengths_N, kind="stable")[span]
-        for block in np.array_split(rows, 16):
-            yield block, texts.texts(block)
-            texts.release_pages()
-
-    def count_bytes() -> int:
-        lines = Path("/proc/self/io").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("read_bytes")))
-
-    def measure(name: str, iter_texts: Callable[..., Iterable[Any]]) -> dict[str, float]:
-        texts, num_texts = TextColumn(graph.selected_pairs(), "document"), 0
-        texts.release_pages()
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        before, started = count_bytes(), time.monotonic()
-        for rows, _ in iter_texts(texts, slice(0, quarter)):
-            num_texts += len(rows)
-        return {
-            f"{name}_kibibytes": round((count_bytes() - before) / 1024 / num_texts, 2),
-            f"{name}_microseconds": round((time.monotonic() - started) * 1e6 / num_texts, 1),
-        }
-
-    return {
-        **measure("stored", surrogate._iter_in_order),
-        **measure("windows", surrogate._iter_longest_first),
-        **measure("all_by_length", iter_by_length),
-        "gigabytes": round(path.stat().st_size / 1e9, 2),
-    }
-
-
-def cut_texts(options: argparse.Namespace) -> Result:
-    """Tokenise 16,384 documents to 64 tokens, with and without cutting them before."""
-    from repro.data import tokens
-    from repro.pipeline.stages import StageGraph
-
-    texts = StageGraph(make_run(options)).selected_pairs().texts("document", np.arange(min(16_384, options.num_pairs)))
-    tokenizer = tokens.load_tokenizer("minilm")
-    # as for the surrogate's own tokenizer, which is not that of BERT
-    tokens.MIN_TEXTS_FOR_WORD_CACHE = 2**62
-    rates, ids = {}, []
-    for name, limit in (("whole", 2**40), ("cut", tokens.CHARACTERS_PER_TOKEN)):
-        tokens.CHARACTERS_PER_TOKEN = limit
-        started = time.process_time()
-        ids.append(tokens.tokenize(texts, tokenizer, 64).ids)
-        rates[f"{name}_per_cpu_second"] = round(len(texts) / (time.process_time() - started))
-    assert np.array_equal(ids[0], ids[1]), "cutting changed ids"
-    return rates | {"mean_characters": round(np.mean([len(text) for text in texts]))}
-
-
-def resume_kmeans(options: argparse.Namespace) -> Result:
-    """Kill K-means of the largest domain in its last third, and resume it. The centroids must be the same."""
-    import faiss
-
-    from repro.batches import cluster
-    from repro.pipeline.stages import StageGraph
-
-    graph, run = StageGraph(make_run(options)), make_run(options)
-    codes = graph.selected_pairs().source_codes
-    rows = np.flatnonzero(codes == np.bincount(codes).argmax())
-    sides = [graph.load_embeddings(side)[rows] for side in ("query", "document")]
-    cluster.LARGE_DOMAIN = 1
-    train, calls = faiss.Kmeans.train, SimpleNamespace(number=0, limit=2**40, seconds=0.0)
-
-    def count(kmeans: Any, *args: Any, **changes: Any) -> float:
-        calls.number += 1
-        if calls.number > calls.limit:
-            raise KeyboardInterrupt
-        started = time.process_time()
-        objective: float = train(kmeans, *args, **changes)
-        calls.seconds += time.process_time() - started
-        return objective
-
-    faiss.Kmeans.train = count  # type: ignore[assignment, method-assign]
-
-    def measure(folder: Path, limit: int) -> tuple[Any, int, float]:
-        calls.number, calls.limit, calls.seconds = 0, limit, 0.0
-        settings: dict[str, Any] = {"cluster_size": run.cluster_size, "seed": 0, "progress_folder": folder}
-        try:
-            result = cluster.cluster_pairs(sides[0], sides[1], np.zeros(len(rows), np.int32), **settings)
-        except KeyboardInterrupt:
-            result = None
-        return result, calls.number, calls.seconds
-
-    home = Path(tempfile.mkdtemp(dir=options.home))
-    whole, num_calls, seconds = measure(home / "whole", 2**40)
-    measure(home / "killed", num_calls - num_calls // 3)
-    resumed, _, resumed_seconds = measure(home / "killed", 2**40)
-    assert np.array_equal(resumed.centroids_KD, whole.centroids_KD), "the resumed clusters differ"
-    return {
-        "num_pairs_of_domain": len(rows),
-        "num_clusters": len(whole.centroids_KD),
-        "kmeans_cpu_seconds": round(seconds, 1),
-        "resumed_cpu_seconds": round(resumed_seconds, 1),
-        "share_left_at_kill": round((num_calls // 3) / num_calls, 2),
-        "share_resumed": round(resumed_seconds / seconds, 2),
-    }
-
-
 def order_clusters(options: argparse.Namespace) -> Result:
     """Visit 20,000 random centroids, as an epoch does in each domain."""
     from repro.batches.pack import greedy_tour
@@ -268,9 +146,6 @@ STEPS: dict[str, Callable[[argparse.Namespace], Result]] = {
     "start": start_training,
     "sampler": sample_batches,
     "steps": train_steps,
-    "reading": read_texts,
-    "cutting": cut_texts,
-    "kmeans": resume_kmeans,
     "tour": order_clusters,
 }
 READERS = ("order", "start", "sampler")

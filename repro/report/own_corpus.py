@@ -15,6 +15,7 @@ import numpy as np
 from repro.records.store import Record
 from repro.report.query_scores import QueryScores
 from repro.report.scores import find_records, get_model_name, list_suite_rows
+from repro.report.view import format_with_sign
 from repro.spec import TRAINED, Run
 from repro.spec.start import MINILM_TOKENS
 from repro.text import ABSENT, count_noun, format_number
@@ -139,8 +140,9 @@ def _format_verdict(best: System, other: System) -> str:
     bounds = first.interval(second)
     is_clear = bounds is not None and bounds[0] > 0
     unclear = "" if is_clear else ". The difference is not clear: other queries could reverse it"
-    interval = "" if bounds is None else f" ({bounds[0]:+.1f} to {bounds[1]:+.1f})"
-    return f"{first.label} wins over {second.label}: {first.mean - second.mean:+.1f} points{interval}{unclear}."
+    interval = "" if bounds is None else f" ({' to '.join(format_with_sign(bound, 1) for bound in bounds)})"
+    gain = format_with_sign(first.mean - second.mean, 1)
+    return f"{first.label} wins over {second.label}: {gain} points{interval}{unclear}."
 
 
 def _list_notes(references: Sequence[System]) -> list[str]:
