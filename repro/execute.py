@@ -52,6 +52,10 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     filter_model = train_filter_model(run, should_stop=should_stop, progress=progress)
     inputs = Inputs(run)
     inputs.build(progress)
+    weights = filter_model.get("filter_model", {}).get("weights")
+    for stage in inputs.graph.stages:
+        if stage.read_build_metadata().get("made_with", {}).get("weights", weights) != weights:
+            raise ValueError(f"filter_model={run.filter_model} was trained again: remove the older {stage.path}")
     # Only rank 0 measures and records. The other ranks encode for it, and wait for its record.
     is_first = int(os.environ.get("RANK", "0")) == 0
     model: Any = None

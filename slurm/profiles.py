@@ -13,6 +13,7 @@ from typing import Any
 from repro.pipeline.needs import STAGE_KINDS
 from repro.planning.pairs import count_pairs
 from repro.spec import Run
+from repro.storage.files import name_in_errors
 from repro.text import format_suggestion, shorten
 
 SHIPPED_FILE = Path(__file__).with_name("profiles.toml")
@@ -106,10 +107,8 @@ def read_tables() -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for path in (SHIPPED_FILE, user_file):
         if path.is_file() or os.environ.get("REPRO_PROFILES"):
-            try:
+            with name_in_errors(path):
                 tables |= tomllib.loads(path.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path} is not TOML: {error}") from error
     if malformed := [name for name, table in tables.items() if not isinstance(table, dict)]:
         raise ValueError(f"{user_file}: {shorten(repr(malformed[0]))} is not a table; a profile is [NAME] and its keys")
     return tables

@@ -72,12 +72,8 @@ def _list_partial_paths(folder: Path) -> list[Path]:
 
     Nested ones are excluded, since they are removed with their parent.
     """
-    partial_paths: list[Path] = []
-    for parent, folders, files in os.walk(folder):
-        partial_names = {name for name in (*folders, *files) if name.startswith(".") and name.endswith(".part")}
-        folders[:] = [name for name in folders if name not in partial_names]
-        partial_paths += [Path(parent, name) for name in partial_names]
-    return sorted(partial_paths)
+    paths = sorted(folder.rglob(".*.part"))
+    return [path for path in paths if not {*path.parents} & {*paths}]
 
 
 def _is_abandoned(part: Path) -> bool:

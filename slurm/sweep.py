@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
@@ -19,7 +18,7 @@ from repro.planning.cost import list_missing_trainings
 from repro.records.provenance import compute_source_digest, get_code_identity
 from repro.spec import Run, get_first_phase, run_from_fields
 from repro.spec.identity import difference, run_from_record, run_id
-from repro.storage.files import json_object, write_json
+from repro.storage.files import json_object, name_in_errors, write_json
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
 from repro.storage.shards import list_shards
 from repro.storage.stages import Stage
@@ -159,19 +158,12 @@ class Submission:
 
 def read_submissions() -> list[Submission]:
     """Return all submissions of all sweeps, oldest first."""
-    submissions = [_read_submission(path) for path in get_sweeps_folder().glob("*/submissions/*.json")]
+    submissions = []
+    for path in get_sweeps_folder().glob("*/submissions/*.json"):
+        # An invalid file is an error, since ignoring it could launch its jobs twice.
+        with name_in_errors(path):
+            submissions.append(Submission(**json_object(path)))
     return sorted(submissions, key=lambda submission: submission.at)
-
-
-def _read_submission(path: Path) -> Submission:
-    """Return one submission. An invalid file raises ValueError, since ignoring it could launch its jobs twice."""
-    try:
-        submission = Submission(**json_object(path))
-        if submission.on == "slurm":
-            _ = [location["job_id"] for location in submission.jobs.values()]
-    except (TypeError, AttributeError, KeyError) as error:
-        raise ValueError(f"{path} is not a submission ({error!r}); restore it") from error
-    return submission
 
 
 def read_run(submission: Submission, name: str) -> Run | None:

@@ -73,6 +73,8 @@ def test_filter_is_trained_first() -> None:
     assert weights == hash_file(get_trained_folder(run_id(filter_run)) / WEIGHTS_FILE)
     inputs = Inputs(replace(CLUSTERS, filter="surrogate", filter_model=run_id(filter_run)))
     inputs.build(ignore)
+    built = [stage.read_build_metadata() for stage in inputs.graph.stages]
+    assert {"made_with": {"weights": weights}} in built
     pairs = np.arange(24)
     texts = [inputs.pairs.texts(side, pairs) for side in ("query", "document")]
     queries, documents = (saved.encode(list(side)) for side in texts)
@@ -80,6 +82,9 @@ def test_filter_is_trained_first() -> None:
     contextual = next(run for run in declared if run.architecture == "contextual")
     with pytest.raises(ValueError, match="filter_model"):
         execute(replace(CLUSTERS, filter="random", filter_model=run_id(contextual)), progress=ignore)
+    (get_trained_folder(run_id(filter_run)) / WEIGHTS_FILE).write_bytes(b"other")
+    with pytest.raises(ValueError, match="trained again"):
+        execute(replace(CLUSTERS, filter="surrogate", filter_model=run_id(filter_run), seed=1), progress=ignore)
 
 
 def test_other_stages_need_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from repro.batches.fixed_encoder import get_surrogate
 from repro.evaluate.result_cache import FOLDER, ResultCache
 from repro.evaluate.suites import Encoder
 from repro.pipeline.prompting import get_encoder_in_key
-from repro.records.provenance import describe_machine
+from repro.records.provenance import describe_machine, list_versions
 from repro.spec import Run
 from repro.spec.identity import run_id
 
@@ -34,6 +34,7 @@ def open_cache(folder: Path, run: Run, model: Encoder | None, **key_parts: Any) 
         {
             "run": run_id(run),
             "machine": describe_machine(narrow=getattr(model, "is_narrow", False)),
+            "versions": list_versions(),
             **weights,
             **key_parts,
         },

@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +130,7 @@ def evaluate_tasks(
     scores = {}
     for task in tasks:
         metadata = task.metadata
-        key = {"kind": kind, "data": str(metadata.dataset), "measure": metadata.main_score, "mteb": version("mteb")}
+        key = {"kind": kind, "data": str(metadata.dataset), "measure": metadata.main_score}
         score = partial(score_task, encoder, task, from_data)
         scores[metadata.name] = score() if cache is None else cache.score(f"{metadata.name}-{kind}", key, score)
     return scores

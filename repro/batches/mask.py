@@ -95,26 +95,35 @@ def mask_false_negatives(
     if scores_BM is not None:
         # rule 4 (eq. 4), without a pair's own hard negatives (rule 2)
         is_near_BM = (scores_BM >= np.diagonal(scores_BM)[:, None] + margin - ROUNDING) & _has_scores(scores_BM)
-        # the pair of each hard negative, and a negative number for the columns of positives
-        owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)
-        masked_BM |= is_near_BM & (owner_M != np.arange(num_pairs)[:, None])
+        masked_BM |= is_near_BM & ~_find_own_negatives(masked_BM.shape, num_hard_negatives)
     # rule 3 comes last, because it masks hard negatives too
     if known_BM is not None:
         masked_BM |= known_BM
     return masked_BM & ~is_positive_BM
 
 
-def mask_at_random(masked_BM: np.ndarray, unfiltered_BM: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _find_own_negatives(shape: tuple[int, ...], num_hard_negatives: int) -> np.ndarray:
+    """Return whether a document is a hard negative of the query's own pair, bool (B, M)."""
+    num_pairs, num_documents = shape
+    # the pair of each hard negative, and a negative number for the columns of positives
+    owner_M = (np.arange(num_documents) - num_pairs) // max(1, num_hard_negatives)
+    return np.equal(owner_M, np.arange(num_pairs)[:, None])
+
+
+def mask_at_random(
+    masked_BM: np.ndarray, unfiltered_BM: np.ndarray, generator: np.random.Generator, *, num_hard_negatives: int = 0
+) -> np.ndarray:
     """Return a control of the filter, bool (B, M): it masks as many documents of each query, drawn at random.
 
-    They are drawn uniformly from the negatives that rules 1 to 3 keep.
+    They are drawn uniformly from the negatives that rules 1 to 3 keep, except a pair's own hard negatives.
 
     Args:
         masked_BM: The mask with the filter.
         unfiltered_BM: The mask of rules 1 to 3 alone. Its entries stay masked.
         generator: Source of the draws.
+        num_hard_negatives: Hard negatives per pair.
     """
-    may_draw_BM = ~unfiltered_BM
+    may_draw_BM = ~unfiltered_BM & ~_find_own_negatives(masked_BM.shape, num_hard_negatives)
     # the positive is not a negative
     np.fill_diagonal(may_draw_BM, False)
     num_drawn_B = (masked_BM & may_draw_BM).sum(axis=1)

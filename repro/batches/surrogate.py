@@ -307,12 +307,14 @@ class TrainedEncoder:
     report: Callable[[int, int], None] = staticmethod(lambda num_done, num_texts: None)
 
     def __init__(self, run_id: str) -> None:
+        import torch
+
         from repro.model.biencoder import Biencoder
 
         folder = get_trained_folder(run_id)
         if not folder.is_dir():
-            raise ValueError(f"filter_model={run_id} is not trained here: `repro run {run_id}` trains it")
-        self._model = Biencoder.from_pretrained(folder)
+            raise ValueError(f"{run_id} is not trained here. As filter_model of a run it is trained before that run")
+        self._model = Biencoder.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
         self.num_dimensions = self._model.config.hidden_size
         self.num_threads = 2 if self._model.device.type == "cuda" else 1
 

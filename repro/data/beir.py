@@ -411,10 +411,7 @@ def _read_judgements(
             raise ValueError(f"{where}: the query {query_id!r} is not in queries.jsonl")
         if documents is not None and document_id not in documents:
             raise ValueError(f"{where}: the document {document_id!r} is not in corpus.jsonl")
-        # Real qrels repeat lines. Only a contradiction is an error.
-        first_grade = judgements.setdefault(query_id, {}).setdefault(document_id, grade)
-        if first_grade != grade:
-            raise ValueError(f"{where}: this pair was judged {first_grade} before, and {grade} here")
+        judgements.setdefault(query_id, {})[document_id] = grade
     if all(grade <= 0 for grades in judgements.values() for grade in grades.values()):
         raise ValueError(f"{path} has no grade above 0: no document is relevant to any query, every score would be 0")
     return judgements
@@ -426,11 +423,12 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
     The first line may be a header as in BEIR, which begins with "query-id" and does not end with a grade.
 
     Raises:
-        ValueError: with file and line, if a line is malformed.
+        ValueError: with file and line, if a line is malformed, or contradicts an earlier one.
     """
     if not path.is_file():
         splits = list_splits(path.parent.parent)
         raise ValueError(f"{path} is missing: available splits are {splits or 'none'}")
+    grades: dict[tuple[str, str], int] = {}
     # Only the first line with content may be a header. `number` counts blank lines too.
     for index, (number, line) in enumerate(iter_lines(path)):
         parts = line.split("\t")
@@ -441,9 +439,14 @@ def read_qrels(path: Path) -> Iterator[tuple[int, tuple[str, str, int]]]:
                 if not document_id.lower().endswith("id"):
                     raise ValueError(f"the second column is {shorten(repr(document_id))}")
                 continue
-            yield number, (query_id, document_id, parse_grade(grade))
+            value = parse_grade(grade)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: expected query-id, corpus-id and grade ({error})") from error
+        # Real qrels repeat lines. Only a contradiction is an error.
+        first = grades.setdefault((query_id, document_id), value)
+        if first != value:
+            raise ValueError(f"{path}, line {number}: this pair was judged {first} before, and {value} here")
+        yield number, (query_id, document_id, value)
 
 
 def _count_unjudged_queries(

@@ -10,8 +10,11 @@ FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
 COMPRESSIONS = (".gz", ".zst", ".bz2")
 SAVED = ("dataset_dict.json", "state.json")
 """Files of a folder that `datasets.save_to_disk` wrote, with or without splits."""
-SPLIT_NAME = re.compile(r"(train|test|dev|val|valid|validation|eval)(?![a-z])", re.IGNORECASE)
-"""Beginning of the name of a file with one split of a dataset, as in train-00000-of-00001.parquet."""
+SPLIT_NAME = re.compile(
+    r"(?:.*[^a-z])?(train(?:ing)?|test(?:ing)?|dev(?:elopment)?|val(?:id(?:ation)?)?|eval(?:uation)?)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Name of a file with one split of a dataset, as in train-00000-of-00001.parquet and pairs_dev.jsonl."""
 
 
 def is_hidden(path: Path) -> bool:
@@ -61,7 +64,9 @@ def list_pair_files(source: Path) -> list[Path]:
     if not source.is_dir() or get_format(source):
         return [source]
     found = list(filter(get_format, list_entries(source)))
-    paths = [path for path in found if (match := SPLIT_NAME.match(path.name)) is None or match[1].lower() == "train"]
+    paths = [
+        path for path in found if (match := SPLIT_NAME.match(path.name)) is None or match[1].lower().startswith("train")
+    ]
     if found and not paths:
         raise ValueError(f"{source} has only files of other splits than train: {[path.name for path in found]}")
     return paths

@@ -15,7 +15,7 @@ from repro.interop.opening import Opened
 from repro.records.store import Record
 from repro.report.formats import as_markdown
 from repro.report.query_scores import QueryScores
-from repro.report.scores import find_records, list_notes, list_suite_rows, list_variants
+from repro.report.scores import find_records, list_notes, list_variants
 from repro.report.view import View
 from repro.spec import Run, get_first_phase
 from repro.spec.identity import difference, run_id
@@ -84,13 +84,13 @@ def _format_scores(records: Sequence[Record]) -> str:
         ]
         if columns:
             title = f"NDCG@10 on {record.run.suite}, points"
-            tables.append(as_markdown(make_scores_view(title, columns, notes + list_notes(record.provenance["suite"]))))
+            tables.append(as_markdown(make_scores_view(title, columns, notes + list_notes(record.datasets))))
     return "\n\n".join(tables) or "Not evaluated by retrieval here."
 
 
 def _list_columns(record: Record) -> list[QueryScores]:
     """Return the scores of each variant, such as a context or a width. Records of other measures than retrieval have no score per query."""
-    rows, contexts = list_suite_rows(record.provenance), record.provenance.get("suite", {}).get("contexts")
+    rows, contexts = record.datasets, record.provenance.get("suite", {}).get("contexts")
     num_queries = sum(row["num_queries"] for row in rows)
     labels = {"own": "NDCG@10"}
     if contexts:

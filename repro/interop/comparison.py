@@ -102,7 +102,7 @@ def list_comparison_notes(
     metadata: Mapping[str, Any], cut: Mapping[str, float | None], unknown: Mapping[str, float | None]
 ) -> list[str]:
     """Return notes on peculiarities of collections, on the drawing of contexts, and on cut or unknown text."""
-    notes = list_notes(metadata)
+    notes = list_notes(metadata.get("datasets", []))
     contexts = {(row["num_documents"], row["seed"]) for row in metadata.get("contexts", []) if "num_documents" in row}
     if contexts:
         (smallest, seed), (largest, _) = min(contexts), max(contexts)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from repro.data.beir import (
@@ -24,12 +23,12 @@ from repro.data.beir import (
     read_texts,
 )
 from repro.data.columns import ACCEPTED, match_names
+from repro.data.filters import hash_texts
 from repro.data.lines import iter_lines
 from repro.data.own.evaluation_folders import choose_split
 from repro.data.own.imported import GIVEN_FOLDER, IMPORT_FOLDER, find_imported
 from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.data.readers import iter_rows
-from repro.data.wording import normalize_text
 from repro.evaluate.collections import read_collections
 from repro.evaluate.contexts import are_mostly_searched, have_wrong_corpora
 from repro.spec import MTEB_SUITES, base
@@ -166,25 +165,20 @@ def _read_imported(name: str, folder: Path) -> Corpus:
     from repro.data.own.importing import DOCUMENTS_FILE, PAIRS_FILE
     from repro.data.pairs import read_pairs
 
-    # by the form that decides whether texts are equal in an evaluation
-    found: dict[str, tuple[str, str]] = {}
-    for file, kind in ((PAIRS_FILE, "pair"), (DOCUMENTS_FILE, "document")):
-        path = folder / IMPORT_FOLDER / file
-        texts = chain.from_iterable(read_pairs(path).blocks("document")) if path.is_file() else ()
-        for number, text in enumerate(texts, 1):
-            # A document of several pairs keeps the number of the first one.
-            found.setdefault(normalize_text(text), (f"{kind}-{number}", text))
-    numbered = {document_id for document_id, _ in found.values()}
+    # By key: equal texts are one document, with the id that it has in the hold-out.
+    found: dict[int, tuple[str, str]] = {}
+    for path in (folder / IMPORT_FOLDER / file for file in (PAIRS_FILE, DOCUMENTS_FILE)):
+        for block in read_pairs(path).blocks("document") if path.is_file() else ():
+            for key, text in zip(hash_texts(block).tolist(), block, strict=True):
+                found.setdefault(key, (f"d{key:016x}", text))
     given = load_suite(folder / GIVEN_FOLDER).datasets if (folder / GIVEN_FOLDER).is_dir() else ()
     for dataset in given:
         # The stored peculiarities apply, and none because of the name.
         retrieval, _ = load_dataset(dataset._replace(rules=dataset.rules or CollectionRules()))
-        for document_id, text in zip(retrieval.document_ids, retrieval.documents, strict=True):
+        keys = hash_texts(retrieval.documents).tolist()
+        for key, document_id, text in zip(keys, retrieval.document_ids, retrieval.documents, strict=True):
             # several given collections may use the same ids
-            unique_id = f"{dataset.name}/{document_id}" if len(given) > 1 else document_id
-            # a given id may have the form of the numbers above
-            unique_id = f"evaluation-{unique_id}" if unique_id in numbered else unique_id
-            found.setdefault(normalize_text(text), (unique_id, text))
+            found.setdefault(key, (f"{dataset.name}/{document_id}" if len(given) > 1 else document_id, text))
     roles = {(dataset.rules or CollectionRules()).document_role for dataset in given}
     # next to pairs, documents have the prompt of training
     has_own_role = find_imported(name).only_evaluates and len(roles) == 1

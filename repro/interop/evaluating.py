@@ -339,6 +339,7 @@ class _Evaluator:
             # rounding on a GPU differs and may change the order of close documents
             "device": str(model.device),
             "dtype": machine["dtype"],
+            "versions": list_versions(),
         }
         outputs = self._make_outputs(source, opened.called, key)
         evaluation = evaluate_setting(model, self.suite, setting, outputs, self.collections)

@@ -18,11 +18,12 @@ from repro.data.pairs import Pairs
 from repro.data.wording import identify_text
 from repro.evaluate.collections import Collection
 from repro.interop.arguments import BM25, MINILM
-from repro.interop.opening import find_named_run
+from repro.interop.opening import find_named_run, is_hub_id
 from repro.pipeline.stages import StageGraph
 from repro.spec import TRAINED, Run, get_first_phase
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.files import json_object, write_json
+from repro.storage.hub import find_model
 
 TRAINED_ON_FILE = "trained_on.json"
 MAX_COMPARED_PAIRS = 5_000_000
@@ -36,7 +37,8 @@ def write_trained_on(folder: Path, run: Run) -> None:
 
 def find_training_run(source: str) -> Run | None:
     """Return the run that trained a model, or None if it is unknown."""
-    run, path = find_named_run(source), Path(source) / TRAINED_ON_FILE
+    folder = find_model(source) if is_hub_id(source) else Path(source)
+    run, path = find_named_run(source), (folder or Path(source)) / TRAINED_ON_FILE
     if run is None and path.is_file():
         # another version of this project may have written the folder, so that its run cannot be read
         with suppress(ValueError, TypeError):

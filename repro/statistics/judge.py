@@ -301,7 +301,7 @@ def _compute_collection_interval(contrast: Contrast, evidence: Evidence) -> tupl
     """
     if any(metric != MEAN_NDCG for _, metric in contrast.weights):
         return None
-    datasets = next(iter(evidence.records.values())).provenance["suite"]["datasets"]
+    datasets = next(iter(evidence.records.values())).datasets
     # Descriptive: collections are few and no random sample.
     effects: dict[str, list[float]] = {}
     for row in datasets:

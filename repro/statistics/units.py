@@ -60,14 +60,13 @@ def load_units(record: Record, pattern: str) -> tuple[np.ndarray, np.ndarray]:
         return values, np.zeros(len(values), np.int64)
     if suite not in record.arrays or not path.endswith("/ndcg_at_10"):
         return np.array([read_metric(record, pattern)]), np.zeros(1, np.int64)
-    datasets = record.provenance["suite"]["datasets"]
     # a tuple can be cached
-    sizes = tuple((row["name"], row["family"], row["num_queries"]) for row in datasets)
+    sizes = tuple((row["name"], row["family"], row["num_queries"]) for row in record.datasets)
     is_selected, strata = _select_units(sizes, name)
     if not len(strata):
         raise AbsentDatasetError(f"the suite {suite} has no dataset {name}")
     values = record.arrays[suite][is_selected].astype(np.float64)
-    weights = compute_mean_weights(datasets) if name == MEAN else []
+    weights = compute_mean_weights(record.datasets) if name == MEAN else []
     if weights:
         # Parts of one dataset count once together, as in the mean of the record.
         values = values * np.array(weights)[strata]
@@ -107,7 +106,7 @@ def average_by_part(records: Sequence[Record], pattern: str) -> dict[str, float]
     With `*-summary`, only for the datasets whose names end so.
     """
     ending = pattern.partition("*")[2].partition("/")[0]
-    names = dict.fromkeys(row["name"] for record in records for row in record.provenance["suite"]["datasets"])
+    names = dict.fromkeys(row["name"] for record in records for row in record.datasets)
     return {
         name: float(np.mean([read_metric(record, pattern.replace(f"*{ending}", name)) for record in records]))
         for name in names

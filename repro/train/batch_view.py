@@ -108,7 +108,8 @@ class BatchViewer:
         masked_BM = masked = mask_false_negatives(keys_M, filter_scores_BM, **options)
         if run.filter == "random":
             unfiltered_BM = mask_false_negatives(keys_M, None, **options)
-            masked_BM = masked = mask_at_random(masked_BM, unfiltered_BM, make_batch_rng(run.seed, pairs_B))
+            rng, num_own = make_batch_rng(run.seed, pairs_B), run.num_hard_negatives
+            masked_BM = masked = mask_at_random(masked_BM, unfiltered_BM, rng, num_hard_negatives=num_own)
         if run.loss == "icl":
             query_keys_B = compute_content_keys(self.inputs.pairs.texts("query", pairs_B), run.corpus)
             self.inputs.pairs.release_pages()

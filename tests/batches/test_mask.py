@@ -78,15 +78,19 @@ def test_random_mask_has_same_counts(batch: Batch, seed: int) -> None:
     scores, keys, margin, num_hard = batch
     masked = mask_false_negatives(keys, scores, margin=margin, num_hard_negatives=num_hard)
     unfiltered = mask_false_negatives(keys, None, num_hard_negatives=num_hard)
-    drawn = mask_at_random(masked, unfiltered, make_batch_rng(seed, np.arange(len(masked))))
+    rng = make_batch_rng(seed, np.arange(len(masked)))
+    drawn = mask_at_random(masked, unfiltered, rng, num_hard_negatives=num_hard)
     assert (drawn >= unfiltered).all() and not np.diagonal(drawn).any()
+    for pair in range(len(masked)):
+        own = slice(len(masked) + pair * num_hard, len(masked) + (pair + 1) * num_hard)
+        np.testing.assert_array_equal(drawn[pair, own], unfiltered[pair, own])
     np.testing.assert_array_equal(drawn.sum(1), masked.sum(1))
 
 
 def test_random_mask_is_uniform() -> None:
-    masked = np.zeros((1, 6), bool)
+    masked = np.zeros((6, 6), bool)
     masked[0, 1:3] = True
-    unfiltered = np.zeros((1, 6), bool)
+    unfiltered = np.zeros((6, 6), bool)
     draws = [mask_at_random(masked, unfiltered, make_batch_rng(0, np.array([n]))) for n in range(4000)]
     np.testing.assert_allclose(np.mean(draws, axis=0)[0], [0, 0.4, 0.4, 0.4, 0.4, 0.4], atol=0.03)
     again = mask_at_random(masked, unfiltered, make_batch_rng(0, np.array([7])))

@@ -244,9 +244,8 @@ def test_negatives_and_low_rows_are_searched(tmp_path: Path) -> None:
     assert len(collection.documents) == 4 * 300
     for kind in ("bad", "poor", "alone"):
         assert sum(text.startswith(kind) for text in collection.documents) == 300
-    assert {*read_corpus("mine").documents.values()} >= {
-        text for text in collection.documents if not text.startswith("p")
-    }
+    assert {*read_corpus("mine").documents.values()} == {*collection.documents}
+    assert {*read_corpus("mine").documents} == {*collection.document_ids}
 
 
 def test_one_identity_of_a_query(tmp_path: Path) -> None:
@@ -287,13 +286,12 @@ def test_older_recipe_is_refused(tmp_path: Path) -> None:
         find_imported("mine")
 
 
-def test_given_ids_do_not_replace_documents(tmp_path: Path) -> None:
-    """Documents of the pairs are numbered. A given collection may have ids of the same form."""
+def test_given_documents_join_those_of_pairs(tmp_path: Path) -> None:
     exam = tmp_path / "exam"
-    write_beir_folder(exam, Retrieval("exam", ("pair-1",), ("text",), ("q",), ("ask",), {"q": {"pair-1": 1}}))
+    write_beir_folder(exam, Retrieval("exam", ("one",), ("text",), ("q",), ("ask",), {"q": {"one": 1}}))
     import_rows(tmp_path, evaluate_on=exam)
     documents = read_corpus("mine").documents
-    assert len(documents) == 401 and documents["evaluation-pair-1"] == "text"
+    assert len(documents) == 401 and documents["one"] == "text"
 
 
 def test_all_documents_of_a_beir_folder_are_searched(tmp_path: Path) -> None:

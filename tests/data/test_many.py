@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -87,7 +87,14 @@ def test_splits_share_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert numbers == set(range(400, 700))
     build_many(tmp_path / "tenth", step=10)
     assert len(read_pairs(tmp_path / "tenth" / "train.arrow")) == len(pairs), "the first of every ten packages"
-    # a row that changed is refused
+    changed = [
+        replace(package, rows_sha256="0" * 64 if package.split == "test" else package.rows_sha256)
+        for package in packages
+    ]
+    (tmp_path / "packages.json").write_text(json.dumps([asdict(package) for package in changed]))
+    with pytest.raises(ValueError, match="not the 400"):
+        build_many(tmp_path / "other-rows")
+    # a wheel that changed is refused
     write_wheel("ptrain", 499, shift=200)
     with pytest.raises(ValueError, match="sha256"):
         build_many(tmp_path / "again")

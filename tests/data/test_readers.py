@@ -207,11 +207,14 @@ def test_repeated_parquet_columns_are_refused(tmp_path: Path) -> None:
 def test_only_train_is_read_of_splits(tmp_path: Path) -> None:
     """A folder of the hub has a file per split. Hidden files are ignored, and others are named."""
     names = ("train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl.gz", "test-00000-of-00001.jsonl", "trained.csv")
-    for name in (*names, "README.md", "._trained.csv", "__MACOSX"):
+    others = ("evaluation.csv", "nq-test.jsonl", "pairs_dev.jsonl", "testing.csv")
+    for name in (*names, *others, "README.md", "._trained.csv", "__MACOSX"):
         (tmp_path / name).touch()
     assert [path.name for path in list_pair_files(tmp_path)] == [*names[:2], names[3]]
     (line,) = explain_unread(tmp_path, list_pair_files(tmp_path))
-    assert line.endswith("README.md, test-00000-of-00001.jsonl")
+    assert line.endswith(
+        "README.md, evaluation.csv, nq-test.jsonl, pairs_dev.jsonl, test-00000-of-00001.jsonl, testing.csv"
+    )
     for name in names[:2]:
         (tmp_path / name).unlink()
     assert [path.name for path in list_pair_files(tmp_path)] == ["trained.csv"], "test files are never trained on"
@@ -236,4 +239,8 @@ def test_beir_pairs_match_evaluation(tmp_path: Path) -> None:
     assert [pair.is_low for pair in read_beir_pairs(tmp_path, 2)] == [True] * 5 + [False]
     write_rows(tmp_path / "corpus.jsonl", [*rows, json.loads('{"_id": "d0", "text": "another"}')])
     with pytest.raises(ValueError, match=r"line 5: the id 'd0' occurs twice"):
+        list(read_beir_pairs(tmp_path, 1))
+    with (tmp_path / "qrels" / "train.tsv").open("a") as file:
+        file.write("q0\td1\t1\n")
+    with pytest.raises(ValueError, match="judged 2 before, and 1"):
         list(read_beir_pairs(tmp_path, 1))

@@ -138,7 +138,7 @@ def test_missing_judged_document_is_never_found(tmp_path: Path) -> None:
     reference = pytrec_eval.RelevanceEvaluator(judgements, {"ndcg_cut_10"}).evaluate(in_order)
     expected = [reference[query]["ndcg_cut_10"] for query in sorted(judgements)]
     np.testing.assert_allclose(evaluation.per_query["odd"], expected, atol=1e-6)
-    assert "1 judged documents are not in the corpus" in list_notes(evaluation.provenance)[1]
+    assert "1 judged documents are not in the corpus" in list_notes(evaluation.provenance["datasets"])[1]
     with pytest.raises(ValueError, match="'gone' is not in corpus"):
         read_collections(write_debates(tmp_path, "debates", judgements))
 

