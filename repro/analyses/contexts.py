@@ -38,7 +38,7 @@ import numpy as np
 from repro.analyses import Measured
 from repro.analyses.retrieval import FirstStage, load_first_stage, wrap_contextual_encoder
 from repro.batches.cluster import best_attempt
-from repro.data.beir import Suite, SuiteDataset
+from repro.data.beir import HEADLINE, Suite, SuiteDataset
 from repro.evaluate.collections import (
     Collection,
     describe_datasets,
@@ -213,10 +213,10 @@ def measure_selection(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `selection/WAY/GROUP/ndcg_at_10` per dataset, family and mean, and `selection/WAY/gain/…` over random."""
     run, suite, collections = inputs.run, inputs.suite, read_collections(inputs.suite)
     encoder, count = wrap_contextual_encoder(run, model), count_test_contexts(run)
-    scores: dict[str, list[np.ndarray]] = {}
+    scores: dict[str, list[dict[str, np.ndarray]]] = {}
     for collection in collections.values():
         for selection, values in score_selections(encoder, collection, count, run.context_seed).items():
-            scores.setdefault(f"selection/{selection}", []).append(values)
+            scores.setdefault(f"selection/{selection}", []).append({HEADLINE: values})
     rows = describe_datasets(suite, collections)
     metrics, arrays = summarise_scores(scores, rows)
     for selection in SELECTIONS:

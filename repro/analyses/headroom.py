@@ -28,7 +28,7 @@ from scipy.sparse import csr_array
 
 from repro.analyses import Measured
 from repro.analyses.corpora import TEXTS_PER_CHUNK
-from repro.data.beir import Retrieval
+from repro.data.beir import HEADLINE, Retrieval
 from repro.data.tokens import Tokens
 from repro.evaluate.adaptation import normalize
 from repro.evaluate.collections import (
@@ -71,14 +71,14 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     train_V = count_document_frequency(inputs.pairs.blocks("document", TEXTS_PER_CHUNK))
     training = DocumentFrequencies(train_V, len(inputs.pairs))
     prior_V = training.compute_prior()
-    values_by_path: dict[str, list[np.ndarray]] = {}
+    values_by_path: dict[str, list[dict[str, np.ndarray]]] = {}
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
         weights = compute_corpus_weights(own.retrieval, wrong, prior_V, inputs.run.context_seed)
         repool = None if model is None else Repooled(model, folder)
         for name, vectors in _iter_vectors(own.retrieval, weights, repool):
             scores_Q = score_headline(search_collection(own, *vectors, DEPTH), own)
-            values_by_path.setdefault(f"{suite.name}+{name}", []).append(scores_Q)
+            values_by_path.setdefault(f"{suite.name}+{name}", []).append({HEADLINE: scores_Q})
     rows = describe_datasets(suite, collections)
     metrics, arrays = summarise_scores(values_by_path, rows)
     provenance = {

@@ -34,7 +34,7 @@ import numpy as np
 
 from repro.analyses import Measured
 from repro.analyses.retrieval import choose_encoder
-from repro.data.beir import Retrieval, Suite
+from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.data.paper.collection_rules import CollectionRules
 from repro.evaluate.adaptation import (
     DEFAULT_SHRINKAGE,
@@ -119,12 +119,12 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     parameters, validation = choose_parameters(inputs, embed_corpus)
     others = wrong_corpora(suite.datasets) if have_wrong_corpora(suite.datasets) else {}
     training = embed_corpus(format_training_text(inputs, max(sizes)))
-    values_by_path: dict[str, list[np.ndarray]] = {}
+    values_by_path: dict[str, list[dict[str, np.ndarray]]] = {}
     for name, collection in collections.items():
         wrong = {"wrong": own[others[name]]} if others else {}
         for view, vectors in apply_all_adaptations({"own": own[name], **wrong, "random": training}, parameters):
             values_by_path.setdefault(get_path_name(suite.name, view), []).append(
-                score_headline(search_collection(collection, *vectors, DEPTH), collection)
+                {HEADLINE: score_headline(search_collection(collection, *vectors, DEPTH), collection)}
             )
     rows = describe_datasets(suite, collections)
     scores, arrays = summarise_scores(values_by_path, rows)

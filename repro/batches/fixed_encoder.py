@@ -16,10 +16,6 @@ from repro.spec import Run
 ENCODER_PROMPTS = {"nomic-embed-text-v1": "task"}
 """Fixed encoders that need prompts, without owner or digest, and their row of the prompt table. All others receive the
 text alone."""
-WIDTHS = {"minilm-words": 128, "minilm": 384}
-"""Dimensions of the surrogates that come from wheels."""
-DEFAULT_WIDTH = 768
-"""Dimensions of the paper's encoder, assumed for all other surrogates."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +31,6 @@ class FixedEncoder:
         # OWNER/NAME on the hub, NAME@DIGEST from a folder
         name = self.name.partition("@")[0].rpartition("/")[2]
         return ENCODER_PROMPTS.get(name, "none")
-
-    @property
-    def width(self) -> int:
-        """Number of dimensions, without loading the encoder."""
-        return WIDTHS.get(self.name, DEFAULT_WIDTH)
 
     def load(self) -> Surrogate:
         """Load the encoder. Its `embed` expects texts that include their prompts.

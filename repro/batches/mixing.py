@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -45,7 +44,6 @@ class MixedSampler:
         batch_size: int,
         seed: int,
         names: Sequence[str] = (),
-        folder: Path | None = None,
     ) -> None:
         """Create one sampler per source. Sources are the distinct codes, and `names` maps codes to names for messages.
 
@@ -65,7 +63,6 @@ class MixedSampler:
                 np.zeros(len(rows), np.int32),
                 batch_size=batch_size,
                 seed=derive(seed, "source", int(code)),
-                folder=folder,
             )
             for code, rows in zip(codes, self._rows, strict=True)
         ]

@@ -20,15 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from repro.batches.cluster import Clusters
 from repro.seeds import make_rng
-from repro.storage.arrays import allocate_array, iter_blocks, release_pages
 
-ROWS_PER_CHUNK = 2**20
 PACKINGS = ("random", "greedy")
 SMALL = 4096
 NUM_PROBES = 8
@@ -73,31 +70,14 @@ class Epoch:
         return self.rows_EB[self.order_E].astype(np.int64)
 
 
-def group_by_domain(domain_codes_N: np.ndarray, seed: int, folder: Path | None = None) -> Domains:
-    """Group the rows 0 … N − 1 by domain and shuffle them inside each domain.
-
-    A large result is stored in an unnamed temporary file in `folder`.
-    """
+def group_by_domain(domain_codes_N: np.ndarray, seed: int) -> Domains:
+    """Group the rows 0 … N − 1 by domain and shuffle them inside each domain."""
     num_rows = len(domain_codes_N)
-    shuffled_N = np.arange(num_rows, dtype=np.int32 if num_rows < 2**31 else np.int64)
-    make_rng(seed, "rows inside domains").shuffle(shuffled_N)
-    rows_N = allocate_array((num_rows,), shuffled_N.dtype.str, folder)
-    codes, domain_N = _renumber_codes(domain_codes_N)
-    # This is a counting sort by domain. `next_position` holds the first free position of each domain.
+    rows_N = np.arange(num_rows, dtype=np.int32 if num_rows < 2**31 else np.int64)
+    make_rng(seed, "rows inside domains").shuffle(rows_N)
+    _, domain_N = _renumber_codes(domain_codes_N)
     starts = np.concatenate([[0], np.cumsum(np.bincount(domain_N))])
-    next_position = starts[:-1].copy()
-    # Sort block by block, because sorting all rows would hold several numbers per row in memory.
-    for part in iter_blocks(num_rows, ROWS_PER_CHUNK):
-        order = _compute_stable_order(domain_N[shuffled_N[part]])
-        rows = shuffled_N[part][order]
-        domains = domain_N[rows]
-        counts = np.bincount(domains, minlength=len(codes))
-        # Inside the sorted block, a row's rank in its domain is its index minus the number of rows of smaller domains.
-        ranks = np.arange(len(rows)) - (np.cumsum(counts) - counts)[domains]
-        rows_N[next_position[domains] + ranks] = rows
-        next_position += counts
-    release_pages(rows_N)
-    return Domains(rows_N, starts)
+    return Domains(rows_N[_compute_stable_order(domain_N[rows_N])], starts)
 
 
 def pack_epoch(
@@ -107,24 +87,18 @@ def pack_epoch(
     seed: int,
     epoch: int,
     order_rows: Callable[[np.ndarray, np.random.Generator], np.ndarray],
-    folder: Path | None = None,
 ) -> Epoch:
-    """Return the batches of one epoch.
-
-    `order_rows(rows, generator)` orders the rows of one domain. Memory holds one domain. A large epoch is stored in an
-    unnamed temporary file in `folder`.
-    """
+    """Return the batches of one epoch. `order_rows(rows, generator)` orders the rows of one domain."""
     # All domains draw from one generator, so their order affects the batches.
     rng = make_rng(seed, "batches", epoch)
     num_batches = int((np.diff(domains.starts) // batch_size).sum())
-    rows_EB = allocate_array((num_batches, batch_size), domains.rows_N.dtype.str, folder)
+    rows_EB = np.empty((num_batches, batch_size), domains.rows_N.dtype)
     start = 0
     for domain in range(len(domains.starts) - 1):
         rows = domains.select_rows(domain, batch_size=batch_size, epoch=epoch)
         stop = start + len(rows) // batch_size
         # cut the ordered rows every `batch_size` rows, across the borders of clusters
         rows_EB[start:stop] = order_rows(rows, rng).reshape(-1, batch_size)
-        release_pages(rows_EB, domains.rows_N)
         start = stop
     return Epoch(rows_EB, rng.permutation(num_batches))
 

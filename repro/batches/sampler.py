@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from repro.batches.cluster import Clusters
-from repro.batches.pack import ROWS_PER_CHUNK, Epoch, group_by_domain, make_cluster_order, pack_epoch, shuffle_rows
-from repro.storage.arrays import iter_blocks, load_array, release_pages
+from repro.batches.pack import Epoch, group_by_domain, make_cluster_order, pack_epoch, shuffle_rows
+from repro.storage.arrays import load_array
 
 KINDS = ("random", "domain", "cluster")
 
@@ -49,9 +49,8 @@ class BatchSampler:
         seed: int,
         clusters: Clusters | None = None,
         packing: str = "random",
-        folder: Path | None = None,
     ) -> None:
-        """Group the rows by domain. Large arrays are stored in unnamed temporary files in `folder`.
+        """Group the rows by domain.
 
         Raises ValueError if the clusters are of other data, or if no domain fills a batch.
         """
@@ -59,8 +58,7 @@ class BatchSampler:
         self.batch_size, self.seed = batch_size, seed
         # Batches of all pairs are batches of a single domain.
         codes_N = np.zeros(len(domain_codes_N), np.int32) if kind == "random" else np.asarray(domain_codes_N)
-        self._folder = folder
-        self._domains = group_by_domain(codes_N, seed, folder)
+        self._domains = group_by_domain(codes_N, seed)
         self._counts = np.diff(self._domains.starts)
         largest = int(self._counts.max(initial=0))
         if batch_size > largest:
@@ -106,7 +104,6 @@ class BatchSampler:
             seed=self.seed,
             epoch=epoch,
             order_rows=self._order_rows,
-            folder=self._folder,
         )
 
     def save(self, folder: Path, num_epochs: int) -> None:
@@ -142,8 +139,6 @@ def _choose_order(
     if len(clusters.assignment_N) != len(domain_codes_N):
         raise ValueError(f"the clusters are of {len(clusters.assignment_N)} pairs, the data has {len(domain_codes_N)}")
     # Clusters of other data with as many pairs would index without an error and mix domains silently.
-    for part in iter_blocks(len(domain_codes_N), ROWS_PER_CHUNK):
-        if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N[part]], domain_codes_N[part]):
-            raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
-    release_pages(clusters.assignment_N)
+    if not np.array_equal(clusters.domain_of_cluster_K[clusters.assignment_N], domain_codes_N):
+        raise ValueError("the clusters were made for other domains than the data has: cluster the pairs again")
     return make_cluster_order(clusters, packing)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from repro.data.tokens import TOKENIZER_LOCK, cut_unread_ends, iter_token_batches
-from repro.spec.start import FROM_WHEELS
 from repro.storage.files import json_object, read_json
 from repro.storage.hub import find_model
 from repro.storage.paths import check_model_name
@@ -43,12 +42,8 @@ class SentenceEncoder:
         from sentence_transformers import SentenceTransformer
 
         check_model_name(name)
-        try:
-            # transformers implements the paper's filter model itself, so remote code is never needed.
-            self._model = SentenceTransformer(name, trust_remote_code=False)
-        except OSError as error:
-            known = f"neither one of {[*FROM_WHEELS]} nor a model on this machine ({type(error).__name__})"
-            raise ValueError(f"unknown surrogate {name!r}: {known}; `repro fetch` downloads it") from error
+        # transformers implements the paper's filter model itself, so remote code is never needed.
+        self._model = SentenceTransformer(name, trust_remote_code=False)
         # a hub model is in the cache now
         if (folder := find_model(name)) is not None:
             check_kind(folder)

@@ -217,15 +217,13 @@ GIVEN_FAMILY = "given"
 def find_collections(folder: Path) -> list[SuiteDataset]:
     """Return the BEIR folders at or below `folder`. Those in a common sub-folder are parts of one dataset.
 
-    Raises:
-        ValueError: if two would have the same name.
+    Raises ValueError if two would have the same name, or one that of a mean.
     """
     if is_beir(folder):
-        return [SuiteDataset(get_legal_name(folder.resolve().name), GIVEN_FAMILY, folder)]
-    datasets = [_make_dataset(path.relative_to(folder), path) for path in _iter_beir(folder, MAX_LEVELS)]
-    names = [dataset.name for dataset in datasets]
-    if len(set(names)) < len(names):
-        raise ValueError(f"{folder}: two of its folders would have one name, among {sorted(names)}: rename one")
+        datasets = [SuiteDataset(get_legal_name(folder.resolve().name), GIVEN_FAMILY, folder)]
+    else:
+        datasets = [_make_dataset(path.relative_to(folder), path) for path in _iter_beir(folder, MAX_LEVELS)]
+    check_groups([(dataset.name, dataset.family) for dataset in datasets], str(folder))
     return datasets
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.storage.arrays import iter_blocks, release_pages
-from repro.storage.files import atomic_file
+from repro.storage.files import atomic_file, name_in_errors
 
 ROWS_PER_BATCH = 65_536
 MIN_SPARSE_DISTANCE = 512
@@ -213,21 +213,11 @@ def join_pairs(path: Path, parts: Iterable[Path]) -> int:
 
 
 def read_pairs(path: Path) -> Pairs:
-    """Open a file of `write_pairs`, or any Arrow stream with its columns. ValueError for anything else."""
-    if not path.is_file():
-        raise ValueError(f"no training pairs at {path}: the file is made by `repro data`")
-    try:
-        with path.open("rb") as file:
-            # Mapped by Python instead of by Arrow, because only this map allows giving back pages.
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        table = pa.ipc.open_stream(pa.py_buffer(mapped)).read_all()
-    # raised by Arrow for invalid content, and by mmap for an empty file
-    except ValueError as error:
-        raise ValueError(f"{path} is not an Arrow stream of pairs ({error}): delete it and build it again") from error
-    missing = [name for name in TEXT_COLUMNS if name not in table.column_names]
-    if missing:
-        raise ValueError(f"{path} has no columns {missing} of pairs, but {table.column_names}")
-    return Pairs(table, mapped=mapped)
+    """Open a file of `write_pairs`, or any Arrow stream with its columns."""
+    with name_in_errors(path), path.open("rb") as file:
+        # Mapped by Python instead of by Arrow, because only this map allows giving back pages.
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return Pairs(pa.ipc.open_stream(pa.py_buffer(mapped)).read_all(), mapped=mapped)
 
 
 def _make_schema(with_negatives: bool) -> pa.Schema:

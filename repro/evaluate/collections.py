@@ -115,18 +115,21 @@ def score_headline(run: Hits, collection: Collection) -> np.ndarray:
 
 
 def summarise_scores(
-    scores: Mapping[str, Sequence[np.ndarray]], datasets: Sequence[Mapping[str, Any]]
+    scores: Mapping[str, Sequence[Mapping[str, np.ndarray]]], datasets: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Return the mean NDCG@10 per group as `PATH/GROUP/ndcg_at_10`, and that of every query by path, float32 (Q,).
+    """Return the mean of each measure per group as `PATH/GROUP/MEASURE`, and NDCG@10 of every query by path, float32 (Q,).
 
-    `scores` has the values of the queries of each dataset, by path.
+    `scores` has the values of the queries of each dataset by measure, by path. Each dataset counts the same in a mean,
+    whatever its number of queries. The sizes of the datasets split the arrays again.
     """
     metrics = {
-        f"{path}/{group}/{HEADLINE}": float(np.mean([float(values[index].mean()) for index in members]))
+        f"{path}/{group}/{measure}": float(np.mean([float(values[index][measure].mean()) for index in members]))
         for path, values in scores.items()
         for group, members in group_datasets(datasets).items()
+        for measure in values[members[0]]
     }
-    return metrics, {path: np.concatenate(values).astype(np.float32) for path, values in scores.items()}
+    arrays = {path: np.concatenate([each[HEADLINE] for each in values]) for path, values in scores.items()}
+    return metrics, {path: values.astype(np.float32) for path, values in arrays.items()}
 
 
 def apply_collection_rules(run: Hits, collection: Collection, k: int) -> Hits:

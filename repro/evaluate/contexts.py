@@ -19,8 +19,6 @@ from typing import Any
 from repro.data.beir import DOCUMENT, Retrieval, SuiteDataset, read_texts
 from repro.seeds import make_rng
 
-KINDS = ("own", "wrong", "random", "null")
-
 
 @dataclass(frozen=True)
 class Context:
@@ -31,7 +29,7 @@ class Context:
 
 
 def draw_context(kind: str, source: Retrieval | None, *, num_contexts: int, seed: int) -> Context:
-    """Draw up to `num_contexts` documents from `source`, without repeats. `kind` is one of `KINDS`."""
+    """Draw up to `num_contexts` documents from `source`, without repeats. `kind` is one of `CONTEXTS`."""
     if kind == "null":
         return Context(None, {"kind": kind})
     assert source is not None, f"the context {kind!r} needs a source corpus"

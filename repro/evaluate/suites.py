@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from repro.data.beir import HEADLINE, Retrieval, Suite, group_datasets
+from repro.data.beir import HEADLINE, Retrieval, Suite
 from repro.evaluate.adaptation import (
     DEFAULT_SHRINKAGE,
     AffineMap,
@@ -27,11 +27,19 @@ from repro.evaluate.adaptation import (
     make_whitened_view,
     make_whitening_map,
 )
-from repro.evaluate.collections import Collection, Encoder, apply_collection_rules, describe_datasets, read_collections
-from repro.evaluate.contexts import KINDS, are_mostly_searched, draw_context, wrong_corpora
+from repro.evaluate.collections import (
+    Collection,
+    Encoder,
+    apply_collection_rules,
+    describe_datasets,
+    read_collections,
+    summarise_scores,
+)
+from repro.evaluate.contexts import are_mostly_searched, draw_context, wrong_corpora
 from repro.evaluate.prefixes import take_prefix
 from repro.evaluate.result_cache import CachedResult, ResultCache
 from repro.evaluate.retrieval import UNICODE, Hits, find_ties, score, search, search_bm25, write_run
+from repro.spec import CONTEXTS
 
 if TYPE_CHECKING:
     import torch
@@ -98,8 +106,8 @@ class Setting:
         return views
 
     def __post_init__(self) -> None:
-        if unknown := {*self.contexts, *self.whitened} - {*KINDS}:
-            raise ValueError(f"unknown contexts {sorted(unknown)}; choose among {[*KINDS]}")
+        if unknown := {*self.contexts, *self.whitened} - {*CONTEXTS}:
+            raise ValueError(f"unknown contexts {sorted(unknown)}; choose among {[*CONTEXTS]}")
         if self.num_contexts == 0 and tuple(self.contexts) != ("own",):
             raise ValueError(f"contexts {[*self.contexts]} with num_contexts=0: without documents there is only 'own'")
         if "random" in self.contexts and self.pool is None:
@@ -372,19 +380,12 @@ def _score_all(
         outputs.callback(CollectionEnd(dataset.name, scores, was_cached, ties))
     # computed dataset by dataset, but returned context by context
     results = {(kind, dataset.name): results[kind, dataset.name] for kind in contexts for dataset in suite.datasets}
-    metrics: dict[str, float] = {}
-    per_query: dict[str, np.ndarray] = {}
     rows = describe_datasets(suite, collections)
-    for kind in contexts:
-        name = get_path_name(suite.name, kind)
-        values = [results[kind, dataset.name].values for dataset in suite.datasets]
-        # Each dataset counts the same in a mean, whatever its number of queries.
-        for group, members in group_datasets(rows).items():
-            for measure in values[members[0]]:
-                means = [float(values[index][measure].mean()) for index in members]
-                metrics[f"{name}/{group}/{measure}"] = float(np.mean(means))
-        # Queries of all datasets in order. The provenance holds the sizes that split them again.
-        per_query[name] = np.concatenate([measures[HEADLINE] for measures in values]).astype(np.float32)
+    scores_by_path = {
+        get_path_name(suite.name, kind): [results[kind, dataset.name].values for dataset in suite.datasets]
+        for kind in contexts
+    }
+    metrics, per_query = summarise_scores(scores_by_path, rows)
     details: dict[str, Any] = {"name": suite.name, "datasets": rows, "top_k": TOP_K}
     tie_notes = [
         {"dataset": name, "kind": kind, "note": result.ties} for (kind, name), result in results.items() if result.ties

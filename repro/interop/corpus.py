@@ -14,7 +14,6 @@ from repro.data.beir import (
     Retrieval,
     Suite,
     SuiteDataset,
-    check_groups,
     describe_skipped_entries,
     find_collections,
     get_legal_name,
@@ -132,7 +131,6 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
         progress(f"{shorten(source)}: reading the folder of this name in the working directory")
     for line in describe_skipped_entries(folder, suite.datasets):
         progress(line)
-    check_groups([(dataset.name, dataset.family) for dataset in suite.datasets], str(folder))
     return Suite(suite.name, tuple(each._replace(split=choose_split(each, split)) for each in suite.datasets))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +25,8 @@ from repro.spec import TRAINED, Run
 from repro.spec.identity import get_training_id, run_id
 from repro.spec.start import check_weights_are_read
 from repro.storage.files import json_object, name_in_errors
-from repro.storage.paths import run_folder
+from repro.storage.paths import HUB_NAME, run_folder
 from repro.text import format_seconds, shorten
-
-HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ def open_model(source: str, *, revision: str | None = None, progress: Progress =
 
 def is_hub_id(source: str) -> bool:
     """Return whether a model is opened from a hub: its name is OWNER/NAME, and there is no such folder."""
-    return HUB_ID.fullmatch(source) is not None and not Path(source).is_dir()
+    return HUB_NAME.fullmatch(source) is not None and not Path(source).is_dir()
 
 
 def check_revision(revision: str | None, sources: Sequence[str]) -> None:

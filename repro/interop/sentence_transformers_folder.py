@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
@@ -26,7 +25,6 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import write_tensors
 from repro.storage.files import json_object, read_json, write_json
 from repro.storage.tensor_files import check_digest
-from repro.text import shorten
 
 ROUTERS = ("Router", "Asym")
 """Modules with other modules inside, one for each role. They are not supported."""
@@ -119,12 +117,8 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     # Folders that others saved have no digest.
     for file in path.rglob("*.safetensors"):
         check_digest(file)
-    try:
-        model = SentenceTransformer(str(path), local_files_only=True)
-        check_weights(model, path)
-    except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        message = shorten(" ".join(str(error).split()), 200)
-        raise ValueError(f"{path} is damaged ({type(error).__name__}: {message}): export it again") from error
+    model = SentenceTransformer(str(path), local_files_only=True)
+    check_weights(model, path)
     return model
 
 

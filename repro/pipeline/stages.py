@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -46,7 +45,7 @@ from repro.pipeline.needs import (
 from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key
 from repro.spec import Run, draws_within_domains, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
-from repro.storage.paths import get_home
+from repro.storage.files import write_json
 from repro.storage.stages import WHOLE, Part, Sharding, Stage
 
 SELECTION_SEED = CLUSTER_SEED = 0
@@ -261,9 +260,7 @@ class StageGraph:
                     names[code]: {"num_fitted": num_fitted, "num_pairs": num_pairs}
                     for code, (num_fitted, num_pairs) in sampled.items()
                 }
-                (folder / SAMPLED_FILE).write_text(
-                    json.dumps(sample_sizes, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-                )
+                write_json(folder / SAMPLED_FILE, sample_sizes)
             shutil.rmtree(settings["progress_folder"], ignore_errors=True)
 
         key = {"cluster_size": run.cluster_size, "domain_column": run.domain_column} | _get_recipe_key("clusters")
@@ -441,7 +438,6 @@ def make_batch_sampler(run: Run, pairs: Pairs, clusters: Clusters | None) -> Bat
         seed=run.seed,
         clusters=clusters,
         packing=run.packing,
-        folder=get_home(),
     )
 
 

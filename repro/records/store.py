@@ -51,9 +51,9 @@ class Record:
     exhibits: Mapping[str, Any] = field(default_factory=dict)  # rows of text by name
 
     @property
-    def datasets(self) -> list[dict[str, Any]]:
+    def datasets(self) -> list[Mapping[str, Any]]:
         """The provenance of each collection of its suite, in order."""
-        rows: list[dict[str, Any]] = self.provenance.get("suite", {}).get("datasets", [])
+        rows: list[Mapping[str, Any]] = self.provenance.get("suite", {}).get("datasets", [])
         return rows
 
     @cached_property

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from repro.data.beir import HEADLINE
-from repro.evaluate.contexts import KINDS
 from repro.records.store import Record, list_records
 from repro.report.view import Number, View, format_mean
-from repro.spec import FIELDS, Run
+from repro.spec import CONTEXTS, FIELDS, Run
 from repro.spec.identity import get_setting_id, run_id
 from repro.storage.paths import get_local_records, get_published_records
 from repro.text import ABSENT, CONTEXT_NAMES, count_noun
@@ -135,7 +134,11 @@ def list_variants(metrics: Mapping[str, float], suite: str) -> list[tuple[str, s
     def get_rank(pair: tuple[str, str]) -> tuple[int, str, int]:
         variant = pair[1]
         prefix = variant.rstrip("0123456789")
-        return KINDS.index(variant) if variant in KINDS else len(KINDS), prefix, int(variant[len(prefix) :] or 0)
+        return (
+            CONTEXTS.index(variant) if variant in CONTEXTS else len(CONTEXTS),
+            prefix,
+            int(variant[len(prefix) :] or 0),
+        )
 
     return sorted(variants, key=get_rank)
 

@@ -230,7 +230,7 @@ def _find_changed_file(encoder: Encoder, digests: Mapping[str, str]) -> str | No
 
 def _hash_files(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file of a model by its relative path, except hidden files and notes."""
-    return get_cached_digests(folder, list_model_files(folder), get_digests_note(folder, "-all"))
+    return get_cached_digests(folder, list_model_files(folder), get_digests_note(folder))
 
 
 def list_model_files(folder: Path) -> list[Path]:

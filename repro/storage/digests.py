@@ -119,9 +119,9 @@ def check_digests(
 REMEDY = "remove the folder {} and it is built again"
 
 
-def get_digests_note(path: Path, suffix: str = "") -> Path:
+def get_digests_note(path: Path) -> Path:
     """Return the file in which this machine caches the digests of a file or folder."""
-    return get_home() / "digests" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}{suffix}.json"
+    return get_home() / "digests" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
 
 
 def get_cached_digests(

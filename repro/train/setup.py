@@ -24,7 +24,7 @@ from repro.pipeline.stages import make_batch_sampler
 from repro.spec import FIELDS, Run, find_implementation, get_first_phase, get_training_values, nested_widths
 from repro.spec.identity import get_training_id
 from repro.spec.validation import check_warmup
-from repro.storage.paths import get_home, is_imported
+from repro.storage.paths import is_imported
 from repro.storage.platform_info import NO_GPUS, measure_peak_bytes
 from repro.train.batch_view import BatchViewer
 from repro.train.feed import Filtered, Sampler
@@ -176,7 +176,6 @@ def _build_batch_sampler(inputs: Inputs) -> Sampler:
             batch_size=run.batch_size,
             seed=run.seed,
             names=list_domain_names(run, pairs),
-            folder=get_home(),
         )
     if stores_order(run):
         return StoredSampler(inputs.graph.order.build(), batch_size=run.batch_size, seed=run.seed)

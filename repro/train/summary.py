@@ -39,22 +39,20 @@ class Summary(NamedTuple):
     provenance: dict[str, Any]
 
 
-def make_step_reporter(
-    num_steps: int, num_done: int, progress: Progress, *, clock: Callable[[], float] = time.monotonic
-) -> OnStep:
+def make_step_reporter(num_steps: int, num_done: int, progress: Progress) -> OnStep:
     """Return a callback that reports progress every ten seconds, with an estimate of the remaining time.
 
     The estimate uses the time per step of this session.
     `num_done` is the number of steps in the checkpoint, and a resumed run reports it first.
     """
-    started_at = reported_at = clock()
+    started_at = reported_at = time.monotonic()
 
     def report(line: dict[str, Any]) -> None:
         nonlocal reported_at
         step = line["step"]
         if 0 < num_done == step - 1:
             progress(f"  resuming after step {num_done} of {num_steps}")
-        now = clock()
+        now = time.monotonic()
         is_due = now - reported_at >= REPORT_EVERY
         measured = f", {line[set_apart.LOSS]:.3f} on the pairs set apart" if set_apart.LOSS in line else ""
         if not (is_due or measured or step == num_steps):

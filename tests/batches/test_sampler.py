@@ -14,7 +14,6 @@ from repro.batches.cluster import Clusters, cluster_pairs
 from repro.batches.mixing import DRAWS_PER_BLOCK, MixedSampler, compute_mixing_shares
 from repro.batches.pack import greedy_tour
 from repro.batches.sampler import KINDS, BatchSampler, DroppedPairs, StoredSampler
-from repro.storage import arrays
 from repro.train.feed import get_sampler_state
 from tests.batches.planted import plant_pairs
 
@@ -75,22 +74,6 @@ def test_batches_depend_on_step_only(kind: str) -> None:
     assert forward == backward[::-1]
     assert forward != [make_sampler(kind, DOMAINS, seed=1).at(step).tolist() for step in steps]
     assert get_sampler_state(sampler, len(sampler) + 3) == (0, 1, 3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("max_bytes", "rows_per_chunk"), [(0, 7), (2**26, 50)])
-def test_batches_do_not_depend_on_place(
-    kind: str, max_bytes: int, rows_per_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Arrays on disk and rows in chunks give the same batches as whole arrays in memory."""
-    expected = make_sampler(kind, DOMAINS)
-    monkeypatch.setattr(arrays, "MAX_BYTES_IN_MEMORY", max_bytes)
-    monkeypatch.setattr(pack, "ROWS_PER_CHUNK", rows_per_chunk)
-    sampler = make_sampler(kind, DOMAINS, folder=tmp_path / "home")
-    for epoch in (0, 3, 1):
-        np.testing.assert_array_equal(sampler.epoch(epoch), expected.epoch(epoch))
-        np.testing.assert_array_equal(sampler.at(epoch * len(sampler) + 2), expected.epoch(epoch)[2])
-    assert not list(tmp_path.rglob("*.*")), "unnamed files leave nothing on disk"
 
 
 @pytest.mark.parametrize("kind", KINDS)

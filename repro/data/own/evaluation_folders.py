@@ -13,7 +13,6 @@ from pathlib import Path
 from repro.data.beir import (
     Retrieval,
     SuiteDataset,
-    check_groups,
     describe_skipped_entries,
     find_collections,
     load_dataset,
@@ -42,7 +41,6 @@ def read_given(source: Path, split: str = "") -> list[Given]:
     datasets = find_collections(source)
     if not datasets:
         raise ValueError(f"{source} holds no file of pairs (jsonl, csv, tsv, parquet) and no BEIR folder")
-    check_groups([(dataset.name, dataset.family) for dataset in datasets], str(source))
     return [_read_collection(dataset, split) for dataset in datasets]
 
 

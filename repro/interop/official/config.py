@@ -117,9 +117,8 @@ def get_base_model(values: Mapping[str, Any]) -> Base:
 
 def drops_instruction(values: Mapping[str, Any]) -> bool:
     """Return whether pooling excludes the instruction. Default, from the model card: only the second release does."""
-    is_second = is_second_release(values)
     drops = values.get("pool_ignore_instruction_tokens")
-    return is_second and (is_second if drops is None else bool(drops))
+    return is_second_release(values) and (drops is None or bool(drops))
 
 
 def is_second_release(values: Mapping[str, Any]) -> bool:
