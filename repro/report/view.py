@@ -16,6 +16,7 @@ class Number(str):
     values: tuple[float, ...]
 
     def __new__(cls, text: str, values: Iterable[float] = ()) -> Self:
+        """Create a cell from its text and the numbers behind it."""
         cell = super().__new__(cls, text)
         cell.values = tuple(values)
         return cell
