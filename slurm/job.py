@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from repro.pipeline import stages as pipeline_stages
-from repro.planning.cost import list_training_phases, list_trainings
+from repro.planning.cost import list_trainings
 from repro.records.provenance import compute_source_digest
 from repro.records.store import has_record
-from repro.spec import Run, run_from_fields
+from repro.spec import Run, list_phases, run_from_fields
 from repro.spec.identity import RUN_ID, get_training_id, run_id
 from repro.stopping import Interrupted, Stopped, unwrap_stop
 from repro.storage.files import json_object, write_json
@@ -167,7 +167,7 @@ class Job:
         """
         if self.stage:
             return 0
-        phases = list_training_phases(run_from_fields(self.run))
+        phases = list_phases(run_from_fields(self.run))
         return sum(read_checkpoint_step(run_folder(get_training_id(phase))) for phase in phases)
 
     def __call__(self, stop: Stop, *, where: JobState) -> None:

@@ -15,10 +15,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from repro.planning.cost import list_training_phases
 from repro.records.store import get_score, has_record, read_record
 from repro.report.formats import make_console
-from repro.spec import Run
+from repro.spec import Run, list_phases
 from repro.spec.identity import format_overrides, get_training_id
 from repro.storage.lease import Owner, get_last_owner, get_live_owner
 from repro.storage.paths import get_local_records, get_published_records, run_folder
@@ -200,7 +199,7 @@ class Snapshot:
 
 def read_progress(run: Run) -> TrainingProgress | None:
     """Return the progress of a run, or None before its first step. During its first phase, that of the phase."""
-    for phase in list_training_phases(run):
+    for phase in list_phases(run):
         # A line without its closing brace is being written at this moment.
         lines = [line for line in read_tail(run_folder(get_training_id(phase)) / METRICS_FILE) if line.endswith("}")]
         if lines:

@@ -16,7 +16,7 @@ from typing import Any
 from repro.pipeline import stages as pipeline_stages
 from repro.planning.cost import list_missing_trainings
 from repro.records.provenance import compute_source_digest, get_code_identity
-from repro.spec import Run, get_first_phase, run_from_fields
+from repro.spec import Run, list_phases, run_from_fields
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.files import json_object, name_in_errors, write_json
 from repro.storage.paths import CHECKOUT, get_sweeps_folder
@@ -81,8 +81,7 @@ def build_tasks(runs: Sequence[Run], profile: Profile) -> list[Task]:
     num_shards: dict[str, int] = {}
     for run, stages in missing.items():
         # Stages are shared, so the run or first phase with the most pairs counts.
-        phases = (phase for phase in (run, get_first_phase(run)) if phase)
-        num = max(count_shards(phase, profile) for phase in phases)
+        num = max(count_shards(phase, profile) for phase in list_phases(run))
         num_shards |= {stage.title: max(num_shards.get(stage.title, 1), num) for stage in stages}
     stage_tasks: dict[str, Task] = {}
     tasks = []

@@ -17,7 +17,7 @@ from repro.report.formats import as_markdown
 from repro.report.query_scores import QueryScores
 from repro.report.scores import find_records, list_notes, list_variants
 from repro.report.view import View
-from repro.spec import Run, get_first_phase
+from repro.spec import Run, list_phases
 from repro.spec.identity import difference, run_id
 from repro.text import CONTEXT_NAMES
 
@@ -57,7 +57,7 @@ def make_model_card(opened: Opened, name: str, training_run: Run | None = None) 
         install=INSTALL_CONTEXTUAL if opened.num_contexts else INSTALL_STOCK,
         scores=_format_scores([] if opened.run is None else records),
         run=run,
-        phases=[] if run is None else [phase for phase in (get_first_phase(run), run) if phase is not None],
+        phases=[] if run is None else list_phases(run)[::-1],
         trainings=trainings,
         recipe="" if run is None else _tabulate_changes(run),
         called=opened.called,

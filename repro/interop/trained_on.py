@@ -20,7 +20,7 @@ from repro.evaluate.collections import Collection
 from repro.interop.arguments import BM25, MINILM
 from repro.interop.opening import find_named_run, is_hub_id
 from repro.pipeline.stages import StageGraph
-from repro.spec import TRAINED, Run, get_first_phase
+from repro.spec import TRAINED, Run, list_phases
 from repro.spec.identity import difference, run_from_record, run_id
 from repro.storage.files import json_object, write_json
 from repro.storage.hub import find_model
@@ -79,7 +79,7 @@ def find_seen_queries(
         return seen
     queries = _group_queries_by_text(collections)
     # Text of a first phase counts as trained on, too.
-    for phase in filter(None, (get_first_phase(run), run)):
+    for phase in list_phases(run):
         pairs = _read_pairs(StageGraph(phase), source, progress)
         if pairs is None or len(pairs) > MAX_COMPARED_PAIRS:
             seen.is_complete = False

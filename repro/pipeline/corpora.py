@@ -20,7 +20,7 @@ from repro.data.pairs import read_pairs
 from repro.data.paper.local_copies import list_source_names
 from repro.pipeline.needs import reads_pairs
 from repro.pipeline.prompting import SIDES
-from repro.spec import MTEB_SUITES, Run, get_first_phase
+from repro.spec import MTEB_SUITES, Run, list_phases
 from repro.storage.stages import Stage
 
 Progress = Callable[[str], None]
@@ -161,10 +161,9 @@ def check_available(runs: Iterable[Run]) -> None:
     """Raise ValueError early if a run or its first phase reads data that is missing on this machine."""
     for run in runs:
         make_suite_stage(run)
-        for phase in (run, get_first_phase(run)):
-            if phase is not None and reads_pairs(phase):
-                check_trainable(phase.corpus)
-                make_corpus_stage(phase.corpus)
+        for phase in filter(reads_pairs, list_phases(run)):
+            check_trainable(phase.corpus)
+            make_corpus_stage(phase.corpus)
 
 
 def load_run_suite(run: Run) -> Suite:

@@ -9,7 +9,7 @@ Memory is the estimate that also chooses the chunk sizes of training (`repro.tra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
@@ -18,7 +18,7 @@ from typing import Any
 from repro.planning.pairs import count_pairs
 from repro.records.provenance import get_machine_kind, get_phase_seconds, get_training_machine
 from repro.records.store import Record
-from repro.spec import TRAINED, Run, get_first_phase, is_blind
+from repro.spec import TRAINED, Run, is_blind, list_phases
 from repro.spec.identity import get_training_id
 from repro.storage.lease import has_succeeded
 from repro.storage.paths import run_folder
@@ -156,7 +156,7 @@ def _count_contexts(run: Run) -> int:
 
 def estimate(run: Run, costs: RecordedCosts, *, num_devices: int = 1, trained: Collection[str] = ()) -> Estimate:
     """Return the cost of a run without the training runs in `trained`. Several devices share the work equally."""
-    phases = [phase for phase in list_training_phases(run) if get_training_id(phase) not in trained]
+    phases = [phase for phase in list_phases(run) if get_training_id(phase) not in trained]
     work = [count_operations(phase) for phase in phases]
     num_pairs, flops = sum(each.num_pairs for each in work), sum(each.flops for each in work)
     lengths_are_known = all(each.is_known for each in work)
@@ -198,17 +198,9 @@ def count_weights(run: Run) -> int:
     return 12 * run.hidden_size**2 * num_layers + VOCABULARY * run.hidden_size * (2 if is_contextual else 1)
 
 
-def list_training_phases(run: Run) -> Iterator[Run]:
-    """Yield the run, then the earlier training phases from which it starts."""
-    phase: Run | None = run
-    while phase is not None:
-        yield phase
-        phase = get_first_phase(phase)
-
-
 def list_trainings(run: Run) -> tuple[str, ...]:
     """Return the ids of a run's training runs: its own, then its first phase. An untrained system has none."""
-    return tuple(get_training_id(phase) for phase in list_training_phases(run) if phase.architecture in TRAINED)
+    return tuple(get_training_id(phase) for phase in list_phases(run) if phase.architecture in TRAINED)
 
 
 def has_ended(training: str) -> bool:

@@ -15,9 +15,8 @@ from repro.data.tokens import get_minilm_folder
 from repro.pipeline.corpora import CORPORA, make_corpus_stage, make_suite_stage
 from repro.pipeline.encoders import FIXED_ENCODERS
 from repro.pipeline.needs import check_domain_sizes, get_tokenizer_name, list_evaluation_kinds, reads_pairs
-from repro.planning.cost import list_training_phases
 from repro.planning.pairs import count_pairs
-from repro.spec import TRAINED, Run, needs_surrogate
+from repro.spec import TRAINED, Run, list_phases, needs_surrogate
 from repro.spec.identity import RUN_ID
 from repro.spec.start import LOCAL_NAME, check_start, get_encoder_folder
 from repro.storage.files import read_json, write_json
@@ -61,7 +60,7 @@ def list_requirements(runs: Iterable[Run]) -> list[Need]:
     """
     requirements: dict[str, Need] = {}
     # Only the run itself is scored, not its earlier phases.
-    phases = dict.fromkeys((phase, phase == run) for run in runs for phase in list_training_phases(run))
+    phases = dict.fromkeys((phase, phase == run) for run in runs for phase in list_phases(run))
     for phase, is_scored in phases:
         needs = _list_corpus_requirements(phase, is_scored=is_scored)
         needs += [_make_encoder_requirement(name) for name in _list_encoders(phase)]
@@ -75,7 +74,7 @@ def check_encoders(runs: Iterable[Run]) -> None:
     runs = list(runs)
     if misfits := find_misfits(runs):
         raise ValueError("; ".join(misfits))
-    names = dict.fromkeys(name for run in runs for phase in list_training_phases(run) for name in _list_encoders(phase))
+    names = dict.fromkeys(name for run in runs for phase in list_phases(run) for name in _list_encoders(phase))
     for name in names:
         check_model_name(name)
     missing = [need for need in map(_make_encoder_requirement, names) if not need.is_here()]
@@ -90,7 +89,7 @@ def find_misfits(runs: Iterable[Run]) -> tuple[str, ...]:
 
     The pairs of a corpus are an upper bound of its largest domain, which is known once the pairs are selected.
     """
-    phases = dict.fromkeys(phase for run in runs for phase in list_training_phases(run))
+    phases = dict.fromkeys(phase for run in runs for phase in list_phases(run))
     trained = [phase for phase in phases if phase.architecture in TRAINED]
     corpora = dict.fromkeys(phase.corpus for phase in trained if phase.kept_weights == "best")
     messages = dict.fromkeys(explain_none_set_apart(corpus) for corpus in corpora if _lacks_set_apart(corpus))

@@ -23,6 +23,7 @@ from repro.spec.run import (
     get_training_values,
     grid,
     is_blind,
+    list_phases,
     list_scored_widths,
     needs_surrogate,
     nested_widths,

@@ -304,6 +304,12 @@ PHASE_FIELDS = (
 """Fields of the second phase only. The first phase uses the values of the scale."""
 
 
+def list_phases(run: Run) -> tuple[Run, ...]:
+    """Return the run, then its first phase if it has one."""
+    first = get_first_phase(run)
+    return (run,) if first is None else (run, first)
+
+
 def get_first_phase(run: Run) -> Run | None:
     """Return the run of the first phase, or None if `run` has one phase.
 

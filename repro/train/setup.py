@@ -21,7 +21,7 @@ from repro.model.start import build_model, fit_to_start
 from repro.pipeline.inputs import Inputs
 from repro.pipeline.needs import domain_codes, get_tokenizer_name, list_domain_names, stores_order
 from repro.pipeline.stages import make_batch_sampler
-from repro.spec import FIELDS, Run, find_implementation, get_first_phase, get_training_values, nested_widths
+from repro.spec import FIELDS, Run, find_implementation, get_training_values, list_phases, nested_widths
 from repro.spec.identity import get_training_id
 from repro.spec.validation import check_warmup
 from repro.storage.paths import is_imported
@@ -151,9 +151,9 @@ def check_model(run: Run) -> None:
     read_chunks_variable()
     if run.kept_weights == "best" and not is_imported(run.corpus):
         raise ValueError(explain_none_set_apart(run.corpus))
-    for phase in (run, get_first_phase(run)):
+    for phase in list_phases(run):
         # Runs in epochs can be checked only if the number of batches is known.
-        if phase is not None and phase.num_steps:
+        if phase.num_steps:
             make_train_settings(phase, 0)
     config = make_model_config(run)
     num_words = load_tokenizer(config.tokenizer).get_vocab_size()
