@@ -246,7 +246,10 @@ def check_means(
 def recompute_means(
     metrics: Mapping[str, float], arrays: Mapping[str, np.ndarray], datasets: list[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Return every metric that follows from the arrays: overall means, means per dataset, and means over datasets."""
+    """Return every metric that follows from the arrays: overall means, means per dataset, and means over datasets.
+
+    Raises ValueError if an array has not one value per query.
+    """
     import numpy as np
 
     means: dict[str, float] = {}
@@ -255,7 +258,9 @@ def recompute_means(
     for name, values in arrays.items():
         if name in metrics:
             means[name] = float(np.mean(values, dtype=np.float64))
-        elif datasets and sizes.sum() == len(values):
+        elif datasets:
+            if len(values) != sizes.sum():
+                raise ValueError(f"{name} has {len(values)} values, its datasets have {sizes.sum()} queries")
             # the appended zero keeps the last start in range if the last dataset has no queries
             sums = np.add.reduceat(np.append(values, 0.0).astype(np.float64), starts)
             with np.errstate(divide="ignore", invalid="ignore"):

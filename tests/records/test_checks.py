@@ -65,6 +65,8 @@ def test_means_match_numpy() -> None:
     expected = {"a": a, "b": b, "c": c, "x": (a + b) / 2, "y": c, "mean": (a + b + c) / 3}
     named = {f"s/{name}/ndcg_at_10": value for name, value in expected.items()}
     assert store.recompute_means({"train/loss": 2.0}, arrays, rows) == pytest.approx(named | {"train/loss": 2.0})
+    with pytest.raises(ValueError, match="5 values"):
+        store.recompute_means({}, {"s": values[:5]}, rows)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "null", '"a"', "NaN", '{"id": 1e400}', "\x00", "\ud800"])
