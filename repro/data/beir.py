@@ -16,24 +16,17 @@ from repro.data.folders import is_beir, list_entries, list_splits
 from repro.data.lines import iter_lines, list_json_rows
 from repro.data.paper.collection_rules import CollectionRules, find_rules, read_rules
 from repro.data.wording import is_empty
-from repro.storage.files import json_object
+from repro.storage.files import json_object, name_in_errors
 from repro.text import count_noun, shorten
 
 DOCUMENT, QUERY = ("title", "text"), ("text",)
 """The fields of corpus.jsonl and of queries.jsonl that are joined to a text."""
 QRELS_HEADER = ("query-id", "corpus-id", "score")
-NAME = re.compile(r"\w[\w.+@-]{0,99}")
 MAX_NAME_CHARACTERS = 100
 NOT_NAME_CHARACTERS = re.compile(r"[^\w.+@-]+")
 GRADE = re.compile(r"[+-]?[0-9]{1,99}")
 MIN_GRADE, MAX_GRADE = -100, 1000
 """trec_eval allocates a table up to the largest grade, so a typing error could exhaust the memory."""
-
-
-def check_name(name: object, where: str) -> None:
-    """Raise ValueError if a name of a suite, dataset or family is not valid as a folder name and in metric paths."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError(f"{where}: {shorten(repr(name))} is no name: at most 100 letters, digits and '._+@-'")
 
 
 def get_legal_name(name: str, default: str = "collection") -> str:
@@ -284,25 +277,15 @@ def write_suite(
 
 
 def load_suite(folder: Path) -> Suite:
-    """Read suite.json. Raises ValueError if it is missing or malformed."""
+    """Read suite.json, which `write_suite` wrote."""
     path = folder / "suite.json"
-    if not path.is_file():
-        raise ValueError(f"no suite at {folder}: {path} is missing")
-    content = json_object(path)
-    datasets = []
-    try:
-        check_name(content["name"], str(path))
+    with name_in_errors(path):
+        content, datasets = json_object(path), []
         for row in content["datasets"]:
-            # a family is not a folder, so it may have spaces, as "cqadupstack set"
-            for name in (row["name"], str(row["family"]).replace(" ", "_")):
-                check_name(name, str(path))
             rules = read_rules(row["quirks"]) if "quirks" in row else None
-            part_of = row.get("part_of") or ""
-            datasets.append(SuiteDataset(row["name"], str(row["family"]), folder / row["name"], rules, part_of))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f'{path} ({error!r}): expected {{"name", "datasets": [{{"name", "family"}}]}}') from error
-    if not datasets:
-        raise ValueError(f"{path} names no dataset")
+            datasets.append(
+                SuiteDataset(row["name"], row["family"], folder / row["name"], rules, row.get("part_of") or "")
+            )
     check_groups([(dataset.name, dataset.family) for dataset in datasets], str(path))
     return Suite(content["name"], tuple(datasets))
 
