@@ -134,11 +134,8 @@ def list_variants(metrics: Mapping[str, float], suite: str) -> list[tuple[str, s
     def get_rank(pair: tuple[str, str]) -> tuple[int, str, int]:
         variant = pair[1]
         prefix = variant.rstrip("0123456789")
-        return (
-            CONTEXTS.index(variant) if variant in CONTEXTS else len(CONTEXTS),
-            prefix,
-            int(variant[len(prefix) :] or 0),
-        )
+        rank = CONTEXTS.index(variant) if variant in CONTEXTS else len(CONTEXTS)
+        return rank, prefix, int(variant[len(prefix) :] or 0)
 
     return sorted(variants, key=get_rank)
 
