@@ -52,10 +52,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     filter_model = train_filter_model(run, should_stop=should_stop, progress=progress)
     inputs = Inputs(run)
     inputs.build(progress)
-    weights = filter_model.get("filter_model", {}).get("weights")
-    for stage in inputs.graph.stages:
-        if stage.read_build_metadata().get("made_with", {}).get("weights", weights) != weights:
-            raise ValueError(f"filter_model={run.filter_model} was trained again: remove the older {stage.path}")
+    if filter_model:
+        _check_filter_vectors(inputs, filter_model["filter_model"]["weights"])
     # Only rank 0 measures and records. The other ranks encode for it, and wait for its record.
     is_first = int(os.environ.get("RANK", "0")) == 0
     model: Any = None
@@ -146,6 +144,16 @@ def train_filter_model(
         with atomic_folder(folder, must_be_first=False) as part:
             model.to("cpu").save_pretrained(part)
     return {"filter_model": {"run": name, "weights": hash_file(folder / WEIGHTS_FILE)}}
+
+
+def _check_filter_vectors(inputs: Inputs, weights: str) -> None:
+    """Raise ValueError if the stored vectors of the trained filter come from weights with another digest."""
+    for stage in inputs.graph.stages:
+        made_with = stage.read_build_metadata().get("made_with", {})
+        if stage.key.get("surrogate") == inputs.run.filter_model and made_with.get("weights", weights) != weights:
+            raise ValueError(
+                f"{inputs.run.filter_model} was trained again: remove {stage.path}, which it embedded before"
+            )
 
 
 def _describe_encoder(run: Run) -> dict[str, Any]:
