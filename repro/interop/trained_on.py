@@ -37,8 +37,8 @@ def write_trained_on(folder: Path, run: Run) -> None:
 
 def find_training_run(source: str) -> Run | None:
     """Return the run that trained a model, or None if it is unknown."""
-    folder = find_model(source) if is_hub_id(source) else Path(source)
-    run, path = find_named_run(source), (folder or Path(source)) / TRAINED_ON_FILE
+    cached = find_model(source) if is_hub_id(source) else None
+    run, path = find_named_run(source), (cached or Path(source)) / TRAINED_ON_FILE
     if run is None and path.is_file():
         # another version of this project may have written the folder, so that its run cannot be read
         with suppress(ValueError, TypeError):
