@@ -37,8 +37,8 @@ class Picture:
 
     The columns "series" and "seed" are always present. `hue` splits each series further and is labelled `hue_label`. A
     heat map shows the column `cell`, labelled `cell_label`, and frames the clear best of a row. `mark` gives dots their
-    shape. `is_panelled` draws each series of a scatter in its own panel. `is_paired` draws lines as differences from their
-    first x at the same seed, which removes what seeds share. `own` draws a picture of no common kind from
+    shape. `is_panelled` draws each series of a scatter in its own panel. `is_paired` says
+    that each seed is shown less its own value at the first x, which removes what seeds share. `own` draws a picture of no common kind from
     the same rows. The title states the result, and the subtitle, which describes the data, opens the note.
     """
 
@@ -120,8 +120,6 @@ def _group_names(frame: pd.DataFrame, picture: Picture) -> pd.Series:
 
 def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     figure, (axes,) = make_axes()
-    if picture.is_paired:
-        frame = subtract_first(frame, picture.x, picture.y)
     columns = {"x": picture.x, "y": picture.y, "group": GROUP}
     if picture.x_is_log:
         _set_log(axes, frame[picture.x])
@@ -139,16 +137,6 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
         note += "; each seed less its own value at the first mark of the line"
     axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
     return figure, note
-
-
-def subtract_first(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Return the rows with `y` less the mean of the same group and seed at the smallest `x` of the group.
-
-    Seeds without a row at the smallest `x` are dropped.
-    """
-    first = frame[frame[x] == frame.groupby(GROUP)[x].transform("min")].groupby([GROUP, "seed"])[y].mean()
-    start = first.reindex(pd.MultiIndex.from_frame(frame[[GROUP, "seed"]])).to_numpy()
-    return frame.assign(**{y: frame[y] - start}).dropna(subset=[y])
 
 
 def _make_panels(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:

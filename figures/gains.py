@@ -22,13 +22,16 @@ def draw_gains(frame: pd.DataFrame, *, y: str, y_label: str) -> tuple[Figure, st
     printed = frame.groupby("series")["paper"].first().loc[names].to_numpy(float)
     mean = summary["mean"].to_numpy()
     positions = np.arange(len(names))
-    spread = np.abs(summary[["low", "high"]].to_numpy().T - mean)
+    counts = summary["n"].to_numpy()
+    # One seed has no interval.
+    spread = np.where(counts > 1, np.abs(summary[["low", "high"]].to_numpy().T - mean), np.nan)
     axes.barh(positions, mean, height=0.6, color=BAR)
     axes.errorbar(mean, positions, xerr=spread, fmt="none", ecolor=INK, capsize=4, linewidth=1.4)
     axes.plot(printed, positions, linestyle="none", marker="D", color=MARK, markersize=7)
     axes.axvline(0, color=INK, linewidth=1)
-    printed_texts = ["" if np.isnan(value) else f" (paper {format_fixed(value, 1, '+')})" for value in printed]
-    numbers = [f"{format_fixed(value, 1, '+')}{text}" for value, text in zip(mean, printed_texts, strict=True)]
+    remarks = ["" if np.isnan(value) else f" (paper {format_fixed(value, 1, '+')})" for value in printed]
+    remarks = [text if n == max(counts) else f"{text}, n = {n}" for text, n in zip(remarks, counts, strict=True)]
+    numbers = [f"{format_fixed(value, 1, '+')}{text}" for value, text in zip(mean, remarks, strict=True)]
     axes.set_yticks(positions, [f"{name}: {text}" for name, text in zip(names, numbers, strict=True)])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)

@@ -45,7 +45,7 @@ TABLE_9 = Table(
         "MTEB, ours is NDCG@10. Fine-tuning uses the same mined text with one hard negative per query."
     ),
     columns=(
-        Column(label="steps", value="num_steps", decimals=0),
+        Column(label="steps of the last phase", value="num_steps", decimals=0),
         *FAMILY_COLUMNS,
         NDCG_COLUMN,
         Column(label="MTEB", value="mteb/mean"),

@@ -15,7 +15,7 @@ from typing import Any
 from experiments import e01_table1 as table1
 from experiments.fresh import MET_BY_BLIND, blind
 from experiments.shared import BELOW_PAPERS_GAINS, LOSS_COLUMN, NDCG_COLUMN, get_scale_values, ndcg
-from repro.spec import MINUTES, Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
+from repro.spec import Claim, Column, Experiment, Row, Run, Table, Term, base, by_scale, pick, term
 
 VALIDATION = {"smoke": "planted-validation", "mini": "desk-validation"}
 SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "mini": (6, 7, 8)}
@@ -87,7 +87,6 @@ UNFILTERED_TABLE = Table(
         "architecture, trained without any document. The paper's contextual batches are filtered by a strong encoder."
     ),
     columns=(
-        Column(label="minutes", value=MINUTES, decimals=0, scales=table1.MINI),
         *SHARED_COLUMNS,
         *table1.FAMILY_COLUMNS,
         NDCG_COLUMN,

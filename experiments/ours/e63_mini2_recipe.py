@@ -28,11 +28,11 @@ SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("step 0: biencoder", BIENCODER | UNTRAINED),
     ("step 0: contextual", CONTEXTUAL | UNTRAINED),
     ("step 0: biencoder, three layers", BIENCODER | UNTRAINED | THREE_LAYERS),
-    ("step 0: contextual, three layers", CONTEXTUAL | UNTRAINED | THREE_LAYERS),
+    ("step 0: contextual, three layers in the second stage", CONTEXTUAL | UNTRAINED | THREE_LAYERS),
     ("biencoder, rate 1e-4", BIENCODER),
     ("contextual, rate 1e-4", CONTEXTUAL),
     ("biencoder, three layers, rate 1e-4", BIENCODER | THREE_LAYERS),
-    ("contextual, three layers, rate 1e-4", CONTEXTUAL | THREE_LAYERS),
+    ("contextual, three layers in the second stage, rate 1e-4", CONTEXTUAL | THREE_LAYERS),
     (
         "contextual, random head of the first stage, one rate",
         CONTEXTUAL | {"heads": "identity", "first_stage_rate": 1.0},

@@ -108,7 +108,8 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
         subtrahend = "" if claim.minus is None else f" − {namer.name(claim.minus)}"
         within = f", at each {claim.within}" if claim.within else ""
         points = "datasets" if claim.points == "datasets" else "settings"
-        return [f"{describe_metric(claim.x)} with {namer.name(claim.y)}{subtrahend}, over {points}{within}"]
+        x = describe_metric(claim.x) + ("" if claim.x_minus is None else f" − {describe_metric(claim.x_minus)}")
+        return [f"{x} with {namer.name(claim.y)}{subtrahend}, over {points}{within}"]
     assert isinstance(claim, Value), f"claim {claim.id} is of another kind: {claim.kind}"
     units = {term: get_display_unit(term.metric) for term in claim.expected}
     printed = {term: f"{value * units[term].factor:g} {units[term].name}" for term, value in claim.expected.items()}
@@ -131,8 +132,9 @@ class RowNamer:
         self.rows: dict[tuple[frozenset[Run], str], str] = {}
         for exhibit in experiment.artefacts:
             for row in get_rows(exhibit):
-                if row.minus is not None and row.minus.label in row.label:
-                    continue  # the label of a difference
+                # Rows with a part share their runs, and some are labelled as a difference.
+                if row.part or (row.minus is not None and row.minus.label in row.label):
+                    continue
                 # A label that begins with a dot continues the row above.
                 if not row.label.startswith("·") and (selected := frozenset(filter(row.runs.matches, self.runs))):
                     self.rows.setdefault((selected, row.context), row.label)

@@ -53,8 +53,20 @@ def list_figure_rows(figure: Figure, runs: Sequence[Run], records: Sequence[Reco
             others = _iter_series_rows(figure, series.minus, recorded, x_record)
             is_reference = dict(series.minus.runs.wanted).get("architecture") in REFERENCES
             series_rows = _subtract(figure, series_rows, others, has_seeds=not is_reference)
-        rows += series_rows
+        rows += _subtract_first(figure, series_rows) if figure.is_paired else series_rows
     return rows
+
+
+def _subtract_first(figure: Figure, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a series less its value at the smallest x of the same line and seed, if there is one."""
+    column = get_value_column(figure)
+    lines: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault(row.get(figure.hue), []).append(row)
+    for line in lines.values():
+        smallest = min(row[figure.x] for row in line)
+        first = {row["seed"]: row[column] for row in line if row[figure.x] == smallest}
+        yield from ({**row, column: row[column] - first[row["seed"]]} for row in line if row["seed"] in first)
 
 
 def _iter_series_rows(
@@ -199,7 +211,9 @@ def make_figure_view(figure: Figure, runs: Sequence[Run], published: Sequence[Re
             cells.setdefault(position, {}).setdefault(row["seed"], []).append(row[value_column])
         for position in _sort_positions(cells):
             means = list(map(fmean, cells[position].values()))
-            seeds = f"{len(means)}/{len(wanted_seeds[position[0], *(position[index] for index in fields)])}"
+            # A dot of a scatter plot is one run, however many seeds its fields have.
+            num_wanted = len(wanted_seeds[position[0], *(position[index] for index in fields)])
+            seeds = str(len(means)) if figure.kind == "scatter" else f"{len(means)}/{num_wanted}"
             lines.append((*position, source, seeds, format_mean(means, _choose_decimals(figure, means))))
     title = f"{figure.name} at scale {runs[0].scale if runs else ABSENT}: {figure.caption}"
     notes = format_spread_note(lines) if lines or not runs else (format_no_records_note(figure.name, runs[0].scale),)
@@ -234,10 +248,10 @@ def _rank_texts(texts: Iterable[str]) -> dict[str, int]:
 
 
 def format_axis_text(value: Any) -> str:
-    """Return an axis value as text, numbers with up to four significant digits."""
+    """Return an axis value as text, numbers with up to six significant digits."""
     if value is None:
         return ABSENT
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def format_subtitle(figure: Figure, scale: str, source: str, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -143,7 +143,9 @@ def make_section(
     if is_main or not any(isinstance(artefact, Figure) for artefact in experiment.artefacts):
         yield from make_first_tables(experiment, is_main=is_main)
     claims = ", ".join(claim.id for claim in experiment.claims)
-    yield f"`python -m repro.{experiment.artefact_names[0]}`" + (f" · claims {claims}" if claims else "")
+    first = next(scale for scale in SCALES if _list_own_runs(experiment, scale))
+    command = f"python -m repro.{experiment.artefact_names[0]}" + (f" --scale {first}" if first != SCALES[0] else "")
+    yield f"`{command}`" + (f" · claims {claims}" if claims else "")
 
 
 def make_first_tables(experiment: Experiment, *, is_main: bool) -> Iterator[str]:

@@ -118,8 +118,8 @@ RESULTS = "docs/RESULTS.md"
 SUMMARY = SOURCES / "experiments" / "summary.md"
 """The sentences with which the front page and the report open: a paragraph, then a list."""
 SOURCE_BLOCKS = {
-    ("summary", "README.md"): lambda: SUMMARY.read_text("utf-8"),
-    ("summary", RESULTS): lambda: SUMMARY.read_text("utf-8").replace(f"({RESULTS}#", "(#"),
+    ("summary", "README.md"): lambda: SUMMARY.read_text("utf-8").replace("(../", "("),
+    ("summary", RESULTS): lambda: SUMMARY.read_text("utf-8").replace(f"(../{RESULTS}#", "(#"),
     ("artefacts", "docs/ARTEFACTS.md"): lambda: link_claims(make_artefact_table()),
     ("packages", "docs/PACKAGES.md"): make_package_table,
 }

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from repro.records.provenance import get_machine_kind, get_phase_seconds, get_training_machine
 from repro.records.store import Record
 from repro.report.view import View, format_mean, format_spread_note, format_with_sign
-from repro.spec import FIELDS, TRAINED, Column, Exhibit, Row, Run, Table, Unit, is_blind
-from repro.spec.artefact import MAIN, MINUTES, PAPERS
+from repro.spec import FIELDS, TRAINED, Column, Correlation, Exhibit, Row, Run, Table, Unit, is_blind
+from repro.spec.artefact import MAIN, PAPERS
 from repro.spec.registry import find_paper
 from repro.statistics.contrasts import drop_seed
 from repro.text import ABSENT, count_noun, format_number, format_spans
@@ -43,14 +42,7 @@ def format_cell(column: Column, row: Row, records: Sequence[Record]) -> str:
     values: list[float] = []
     for record in records:
         is_trained = record.run.architecture in TRAINED
-        if column.value == MINUTES:
-            if not is_trained:
-                return ""
-            # Times on a GPU are not comparable.
-            machine = get_training_machine(record)
-            if get_machine_kind(machine["device"]) == "cpu":
-                values.append(get_phase_seconds(record) * machine["num_threads"] / 60)
-        elif column.value in FIELDS:
+        if column.value in FIELDS:
             has_field = is_trained or record.run.architecture in ALSO_SHOWN_FOR.get(column.value, ())
             return format_number(getattr(record.run, column.value) if has_field else None, column.decimals)
         else:
@@ -128,12 +120,8 @@ def _format_text(value: str | float | None) -> str:
 
 def _blank_repeats(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """Return the lines, without the label of those that have the same label as the line above."""
-    blanked = []
-    previous = None
-    for label, *cells in lines:
-        blanked.append(("" if label == previous else label, *cells))
-        previous = label
-    return tuple(blanked)
+    above = [None, *(label for label, *_ in lines)]
+    return tuple(("" if label == last else label, *cells) for last, (label, *cells) in zip(above, lines, strict=False))
 
 
 BRIEF_HEADER = ("claim", "verdict", "effect", "statement")
@@ -197,8 +185,9 @@ def format_interval(comparison: Comparison, unit: Unit) -> str:
 
 
 def format_seeds(judged: Judgement) -> str:
-    """Return the seeds of a judgement, for example "3–7, 9", or "queries" if nothing depends on a seed."""
-    return format_spans(judged.seeds) or "queries"
+    """Return the seeds of a judgement, for example "3–7, 9", or what it is over if nothing depends on a seed."""
+    is_over_datasets = isinstance(judged.claim, Correlation) and judged.claim.points == "datasets"
+    return format_spans(judged.seeds) or ("datasets" if is_over_datasets else "queries")
 
 
 def format_claim(judged: Judgement) -> str:

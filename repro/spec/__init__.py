@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from repro.spec.artefact import MINUTES, Column, Exhibit, Experiment, Figure, Row, Table
+from repro.spec.artefact import Column, Exhibit, Experiment, Figure, Row, Table
 from repro.spec.claim import Claim, Correlation, Directed, Equivalence, Interaction, Order, Trend, Value
 from repro.spec.identity import run_id
 from repro.spec.measures import MEASURES, TRAINED

@@ -21,8 +21,6 @@ PAPERS: Mapping[str, str] = MappingProxyType(
 )
 """Papers whose claims are judged: the paper of this suite and its companions, whose claims are counted separately."""
 MAIN = "CDE"
-MINUTES = "training minutes"
-"""The value of a column with the minutes of training on one core of a quiet CPU. Runs on a GPU do not count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +28,7 @@ class Column:
     """One column of a table: a metric path or a field of the run, times a factor, with a number of decimals.
 
     In a metric path, `{suite}` is the evaluation suite of the run under the context of the row. Paths joined by " & "
-    give their mean. `MINUTES` is not a path: its value comes from the provenance of the record.
+    give their mean.
     """
 
     label: str

@@ -223,13 +223,13 @@ def is_early(claim: Claim, record: Record) -> bool:
 def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
     """Return the word of a claim, given its intervals. See the module docstring for the order."""
     if isinstance(claim, Equivalence | Value):
-        _, delta = _get_thresholds(claim)
+        delta = claim.delta if isinstance(claim, Equivalence) else claim.margin
         if all(comparison.is_inside(delta) for comparison in comparisons):
             return HOLDS
         is_outside = any(c.is_beyond(delta, 1) or c.is_beyond(-delta, -1) for c in comparisons)
         return DIFFERS if is_outside else OPEN
     assert isinstance(claim, Directed)
-    (threshold,) = _get_thresholds(claim)
+    threshold = _get_threshold(claim)
     # HOLDS needs all comparisons, DIFFERS only one: the claim is a conjunction.
     if all(comparison.is_beyond(threshold, claim.sign) for comparison in comparisons):
         return HOLDS
@@ -240,27 +240,20 @@ def choose_word(claim: Claim, comparisons: Sequence[Comparison]) -> str:
 
 def _is_opposite(claim: Directed, comparison: Comparison) -> bool:
     """Return whether an interval lies beyond the threshold on the other side, and is not small."""
-    (threshold,) = _get_thresholds(claim)
+    threshold = _get_threshold(claim)
     return comparison.is_beyond(threshold, -claim.sign) and not comparison.is_inside(claim.delta)
 
 
-def _get_thresholds(claim: Claim) -> tuple[float, ...]:
-    """Return the thresholds of a claim in the unit of its metric: one for a directed claim, else both sides."""
-    if isinstance(claim, Directed):
-        return (claim.sign * claim.margin,)
-    tolerance = 0.0
-    if isinstance(claim, Equivalence):
-        tolerance = claim.delta
-    elif isinstance(claim, Value):
-        tolerance = claim.margin
-    return (-tolerance, tolerance)
+def _get_threshold(claim: Claim) -> float:
+    """Return the threshold of a claim in the unit of its metric, 0 if it has none."""
+    return claim.sign * claim.margin if isinstance(claim, Directed) else 0.0
 
 
 def compare(claim: Claim, evidence: Evidence) -> tuple[tuple[Comparison, ...], str]:
     """Return the comparisons of a claim, and a note."""
     if isinstance(claim, Correlation):
         return _correlate(claim, evidence)
-    threshold = _get_thresholds(claim)[0]
+    threshold = _get_threshold(claim)
     comparisons = []
     for contrast in build_contrasts(claim, evidence):
         comparison = _estimate(contrast, evidence, threshold)

@@ -299,17 +299,3 @@ def test_documented_picture_command_works(tmp_path: Path, monkeypatch: pytest.Mo
     line = names["figure"].axes[0].get_lines()[0]
     assert make_palette(2) != before and to_rgb(line.get_color()) == pytest.approx(make_palette(1)[0])
     assert Path("figure12.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_paired_lines_start_at_zero() -> None:
-    """A paired line shows the mean change since the first value of each seed. Seeds without a first value are skipped."""
-    changes = {1: 0.0, 2: 1.0, 4: 3.0}
-    rows = [
-        {"series": "a", "seed": seed, "steps": step, "score": 10.0 * seed + change + 0.1 * seed * (step > 1)}
-        for seed in range(3)
-        for step, change in changes.items()
-    ]
-    rows.append({"series": "a", "seed": 9, "steps": 4, "score": 99.0})
-    axes = plot_axes(rows, replace(LINES, x_is_log=False, is_paired=True))
-    (line,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
-    assert [float(y) for y in line.get_ydata()] == pytest.approx([0.0, 1.1, 3.1])

@@ -102,6 +102,15 @@ def test_series_is_subtracted_by_seed_and_place(records: list[Record]) -> None:
         list_figure_rows(twice, RUNS, records)
 
 
+def test_paired_lines_start_at_zero(records: list[Record]) -> None:
+    """A seed is shown less its value at the first x, also in the table. Without one it is left out."""
+    figure = replace(LINES, is_paired=True, series=LINES.series[:1])
+    rows = list_figure_rows(figure, RUNS, [record for record in records if record.run != RUNS[2]])
+    assert [(row["batch_size"], row["seed"], row[NDCG]) for row in rows] == [(64, 0, 0.0), (128, 0, pytest.approx(6.4))]
+    view = make_figure_view(figure, RUNS, records, [])
+    assert [row[-1] for row in view.rows] == ["0.0 ± 0.0", "6.4 ± 0.0"]
+
+
 def test_subtracted_record_has_every_part(tmp_path: Path) -> None:
     bm25 = write_scored(tmp_path, RUNS[0])
     model = write_scored(tmp_path, RUNS[1], **{"desk/c/ndcg_at_10": 0.5})

@@ -24,7 +24,6 @@ from repro.report.tables import (
 )
 from repro.report.view import SPREAD_NOTE, View, format_mean
 from repro.spec import Claim, Column, Exhibit, Row, Run, Table, Unit, base, grid, pick
-from repro.spec.artefact import MINUTES
 from repro.spec.identity import run_id
 from repro.spec.registry import experiments, load_front_page
 from repro.statistics.judge import Comparison, Judgement
@@ -93,20 +92,6 @@ def test_published_row_counts_its_seeds(tmp_path: Path) -> None:
     )
     table = replace(TABLE, rows=(Row(label="any sampler", runs=pick()),))
     assert make_table_view(table, RUNS, published, []).rows == (("any sampler", "published", "5/6", "–", "–"),)
-
-
-def test_minutes_exclude_gpus(tmp_path: Path) -> None:
-    """Minutes are processor time, also of two threads. Other programs do not count. A row without a CPU has a dash."""
-    table = replace(TABLE, columns=(TABLE.columns[0], Column(label="minutes", value=MINUTES)))
-    machines = {0: ("x86_64", 2), 1: ("NVIDIA H200", 1), 2: ("NVIDIA H200", 1)}
-    records = []
-    for run in RUNS:
-        device, num_threads = ("NVIDIA H200", 1) if run.sampler == "domain" else machines[run.seed]
-        machine = {"device": device, "num_threads": num_threads}
-        provenance = {"training": {"seconds": 900.0, "cpu_seconds": 1200.0}, "machine": machine}
-        records.append(write_record(tmp_path, run, metrics={}, arrays={}, provenance=provenance))
-    rows = make_table_view(table, RUNS, records, []).rows
-    assert [row[4] for row in rows if row[1] == "published"][:2] == ["20.0", "–"]
 
 
 def test_cell_is_mean_of_complete_metrics(tmp_path: Path) -> None:
