@@ -35,6 +35,6 @@ def draw_gains(frame: pd.DataFrame, *, y: str, y_label: str) -> tuple[Figure, st
     axes.set_yticks(positions, [f"{name}: {text}" for name, text in zip(names, numbers, strict=True)])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(y_label)
+    axes.set_xlabel(y_label, loc="right")  # centred it might be cut by the edge
     interval = describe_interval(summary["n"], "whiskers")
     return figure, f"bar: mean over {format_counts(summary['n'])} seeds; {interval}; diamond: the paper"
