@@ -4,16 +4,12 @@ from typing import Any
 
 from experiments import fresh
 from experiments.e01_table1 import BOTH, get_contextual_sizes, seeds_at
-from experiments.shared import MEAN_OF_SEEDS, NDCG, OURS, PAPERS, SCORE_LINES
+from experiments.shared import MEAN_OF_SEEDS, NDCG, OURS, PAPERS, SCORE_LINES, by_group
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, grid, pick, term
 
 # The paper uses the sets of Nomic and BGE. At our own scales, two sources of the same mined text replace them.
-FIRST_SET: dict[str, tuple[str, str | None]] = {"smoke": ("planted-tiny", "planted")}
-FIRST_SET |= dict.fromkeys(("desk", "lab"), ("desk", "services"))
-FIRST_SET |= dict.fromkeys(PAPERS, ("nomic-supervised", None))
-SECOND_SET: dict[str, tuple[str, str | None]] = {"smoke": ("planted-tiny", None)}
-SECOND_SET |= dict.fromkeys(("desk", "lab"), ("desk", "packages+modules"))
-SECOND_SET |= dict.fromkeys(PAPERS, ("bge-full-data", None))
+FIRST_SET = by_group(("planted-tiny", "planted"), ("desk", "services"), ("nomic-supervised", None))
+SECOND_SET = by_group(("planted-tiny", None), ("desk", "packages+modules"), ("bge-full-data", None))
 # Too many epochs hurt only if a set can be memorised: here with few pairs, at the full learning rate.
 NUM_PAIRS = {"smoke": None, "desk": 1024, "lab": 4096, "small": None, "large": None}
 # Start of other second phases. At our scales they use a twentieth of the first phase's rate, which was best on
@@ -38,8 +34,7 @@ SUPERVISED: dict[str, dict[str, Any]] = {
     scale: {"num_warmup_steps": 0, "learning_rate": base(scale).learning_rate} for scale in OURS
 }
 SUPERVISED |= {scale: {"num_hard_negatives": 1} for scale in PAPERS}
-EPOCHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2)}
-EPOCHS |= dict.fromkeys(("desk", "lab", "small", "large"), (1, 2, 4, 8))
+EPOCHS = by_group((1, 2), (1, 2, 4, 8), (1, 2, 4, 8))
 
 
 def runs(scale: str) -> tuple[Run, ...]:

@@ -6,16 +6,14 @@ from experiments import fresh
 from experiments.e01_table1 import BATCHES, CLUSTER, CONTEXTUAL_BATCH, get_contextual_sizes, seeds_at
 from experiments.e04_batch_by_cluster import BATCH_SIZES, PAPER_CLUSTER_SIZES
 from experiments.e05_epochs import PRETRAINING
-from experiments.shared import HALF_A_POINT, NDCG, PAPERS, SCORE, get_budget, get_size_at
+from experiments.shared import HALF_A_POINT, NDCG, PAPERS, SCORE, by_group, get_budget, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
-CORPUS = {"smoke": "planted-tiny", "desk": "desk", "lab": "desk"} | dict.fromkeys(PAPERS, "nomic-supervised")
-NUMBERS: dict[str, tuple[int, ...]] = {"smoke": (0, 1, 3)}
-NUMBERS |= dict.fromkeys(("desk", "lab", "small", "large"), (0, 1, 3, 7, 15))
-CLUSTER_SIZES: dict[str, tuple[int, ...]] = {"smoke": (8, 16, 40)}
-CLUSTER_SIZES |= dict.fromkeys(("desk", "lab"), (64, 128, 256, 512, 1024, 4096))
+CORPUS = by_group("planted-tiny", "desk", "nomic-supervised")
+NUMBERS = by_group((0, 1, 3), (0, 1, 3, 7, 15), (0, 1, 3, 7, 15))
 # The paper's supervised data are 1.8 M pairs (§5). None of its sources exceeds half a million.
-CLUSTER_SIZES |= dict.fromkeys(("small", "large"), tuple(size for size in PAPER_CLUSTER_SIZES if size <= 262_144))
+PAPER_SIZES = tuple(size for size in PAPER_CLUSTER_SIZES if size <= 262_144)
+CLUSTER_SIZES = by_group((8, 16, 40), (64, 128, 256, 512, 1024, 4096), PAPER_SIZES)
 LENGTH: dict[str, dict[str, Any]] = {"smoke": get_budget(6), "desk": get_budget(30), "lab": get_budget(240)}
 LENGTH |= {scale: {} for scale in PAPERS}  # three epochs and the usual warm-up (§5)
 

@@ -6,10 +6,10 @@ from experiments import fresh
 from experiments.e01_table1 import seeds_at
 from experiments.e04_batch_by_cluster import FEW_CLUSTER_SIZES as CLUSTER_SIZES
 from experiments.e04_batch_by_cluster import FEWER_PAIRS, GRID, budget
-from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
+from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, by_group, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, by_scale, grid, pick, term
 
-BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 512, "large": 512}
+BATCH = by_group(16, 128, 512)
 ALL_CLUSTER_SIZES = {"cluster_size": by_scale(CLUSTER_SIZES)}
 SMALL, LARGE = ({"cluster_size": get_size_at(CLUSTER_SIZES, index)} for index in (0, -1))
 TOUR = {"architecture": "biencoder", **GRID, "filter": "surrogate", "packing": "greedy"}

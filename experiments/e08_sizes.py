@@ -9,15 +9,13 @@ from typing import Any
 from experiments import fresh
 from experiments.e01_table1 import BATCHES, BOTH, FAMILIES, OWN_SCALES, get_contextual_sizes, seeds_at
 from experiments.fresh import CONTEXT_BLIND, MET_BY_BLIND, RESTATED, blind
-from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, NDCG, get_scale_values, get_size_at, ndcg
+from experiments.shared import ACCURACY, BELOW_PAPERS_GAINS, NDCG, by_group, get_scale_values, get_size_at, ndcg
 from repro.spec import Claim, Column, Experiment, Figure, Row, Run, Table, base, by_scale, grid, pick, term
 
-DEPTHS: dict[str, tuple[int, ...]] = {"smoke": (1, 2, 3), "desk": (1, 2, 4), "lab": (1, 2, 4)}
-DEPTHS |= dict.fromkeys(("small", "large"), (1, 2, 4, 6, 12))
+DEPTHS = by_group((1, 2, 3), (1, 2, 4), (1, 2, 4, 6, 12))
 """Layers of the first stage in figure 17."""
 NUM_VECTORS = {"smoke": 8, "desk": 16, "lab": 16, "small": 64, "large": 512}
-PER_DOCUMENT: dict[str, tuple[int, ...]] = dict.fromkeys(("smoke", "desk", "lab"), (1, 2, 4))
-PER_DOCUMENT |= dict.fromkeys(("small", "large"), (1, 2, 4, 8))
+PER_DOCUMENT = by_group((1, 2, 4), (1, 2, 4), (1, 2, 4, 8))
 """Vectors of a context document in figure 18, whose total number of context vectors is fixed."""
 
 STAGE_SEEDS: dict[str, tuple[int, ...]] = {"smoke": (0,), "desk": (31, 32, 33, 34)}

@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments.e04_batch_by_cluster import PAPER_CLUSTER_SIZES
 from experiments.fresh import FIRST, REPACKED, RESTATED, declare
-from experiments.shared import get_scale_values
+from experiments.shared import by_group, get_scale_values
 from repro.spec import Claim, Experiment, Figure, Row, Run, base, by_scale, grid, pick, term
 
 # As in the paper, clusters are made within a whole source (§5), so they can be much larger than a fine domain.
@@ -21,9 +21,8 @@ CLUSTER_SIZES: dict[str, tuple[int, ...]] = {
 }
 CLUSTER_SIZES |= dict.fromkeys(("small", "large"), PAPER_CLUSTER_SIZES)
 # Numbers of pairs to cluster, and the batch size for their comparison.
-SIZES = {"smoke": (128, 192), "desk": (32768, 65536, 131072), "lab": (32768, 65536, 131072)}
-SIZES |= dict.fromkeys(("small", "large"), (2**20, 2**24))
-COMPARED_BATCH = {"smoke": 16, "desk": 128, "lab": 128, "small": 256, "large": 256}
+SIZES = by_group((128, 192), (32768, 65536, 131072), (2**20, 2**24))
+COMPARED_BATCH = by_group(16, 128, 256)
 SEEDS = (0, 1, 2)
 MEASURED = {"measure": "batches", "architecture": "none", "sampler": "cluster", "domain_column": "source"}
 MEASURED |= {"packing": "random"}

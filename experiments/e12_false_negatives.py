@@ -8,16 +8,16 @@ from typing import Any
 
 from experiments import fresh
 from experiments.fresh import RESTATED, STATED, declare
-from experiments.shared import PAPERS, get_scale_values
+from experiments.shared import PAPERS, by_group, get_scale_values
 from repro.spec import Claim, Column, Exhibit, Experiment, Row, Run, Table, base, by_scale, grid, pick, term
 
 NEIGHBOURS = {"measure": "neighbours", "architecture": "none"}
 # A cluster of 256 within a whole source, as in the paper.
 ON_CLUSTERS: dict[str, Any] = {"architecture": "none", "sampler": "cluster", "domain_column": "source"}
-CLUSTER = {"smoke": 16, "desk": 256, "lab": 256, "small": 256, "large": 256}
+CLUSTER = by_group(16, 256, 256)
 PAIRS = ON_CLUSTERS | {"measure": "cluster"}
 ONE_BATCH = ON_CLUSTERS | {"measure": "batches", "filter": "surrogate"}
-BATCH = {"smoke": 8, "desk": 32, "lab": 32, "small": 32, "large": 32}
+BATCH = by_group(8, 32, 32)
 SIZES: dict[str, tuple[int, ...]] = {
     "smoke": (64, 128, 192),
     "desk": (8192, 32768, 65536, 131072),
@@ -25,9 +25,8 @@ SIZES: dict[str, tuple[int, ...]] = {
 }
 SIZES |= dict.fromkeys(PAPERS, (2**18, 2**20, 2**22))
 # A surrogate and a better one, on as many pairs as the better one embeds in a minute.
-WEAK = dict.fromkeys(("smoke", "desk", "lab"), "minilm-words")
-WEAK |= dict.fromkeys(PAPERS, "sentence-transformers/gtr-t5-base")
-STRONG = dict.fromkeys(("smoke", "desk", "lab"), "minilm") | dict.fromkeys(PAPERS, "nomic-ai/nomic-embed-text-v1")
+WEAK = by_group("minilm-words", "minilm-words", "sentence-transformers/gtr-t5-base")
+STRONG = by_group("minilm", "minilm", "nomic-ai/nomic-embed-text-v1")
 SEEDS = fresh.FIRST
 
 

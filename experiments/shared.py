@@ -16,6 +16,12 @@ NDCG, LOSS, ACCURACY = ndcg(), "train/loss", "train/accuracy"
 OURS, PAPERS = ("smoke", "desk", "lab"), ("small", "large")
 """Our scales that start from word vectors or at random, and those of the paper."""
 
+
+def by_group(smoke: Any, ours: Any, papers: Any) -> dict[str, Any]:
+    """Return a value for each scale: at smoke, at desk and lab, and at those of the paper."""
+    return {"smoke": smoke} | dict.fromkeys(("desk", "lab"), ours) | dict.fromkeys(PAPERS, papers)
+
+
 # ---- columns and figures
 
 LOSS_COLUMN = Column(label="train loss", value=LOSS, decimals=2)

@@ -6,27 +6,26 @@ from experiments.companions.e33_improved_loss import SEEDS
 from experiments.companions.e34_mixing import make_mixed_run
 from experiments.companions.e36_stages import BOTH_PHASES, PRETRAINED, make_fine_tuning
 from experiments.fresh import COMPANION
-from experiments.shared import A_POINT_IS_SMALL, NDCG, SCORE, get_size_at
+from experiments.shared import A_POINT_IS_SMALL, NDCG, SCORE, by_group, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, grid, pick, term
 
 LARGEST = "reddit_title_body+paq+amazon_reviews+s2orc_title_abstract+wikianswers"
 OTHERS = "gooaq+codesearch+agnews+ccnews+npr+cnn+eli5+quora+squad+altlex"
-SOURCES: dict[str, tuple[str | None, ...]] = {"smoke": ("planted", None)}
 FOUR = "services+modules+packages+commands"
-SOURCES |= dict.fromkeys(("desk", "lab"), ("services", FOUR, None))
-SOURCES |= dict.fromkeys(("small", "large"), (LARGEST, f"{LARGEST}+{OTHERS}", None))
+SOURCES = by_group(("planted", None), ("services", FOUR, None), (LARGEST, f"{LARGEST}+{OTHERS}", None))
 """At the paper's scales its five largest sources, then ten more, which it draws at random and does not name.
 
 At desk and lab one source, then four. None: all.
 """
-NUM_ALL = {"smoke": 1, "desk": 9, "lab": 9, "small": 29, "large": 29}
+NUM_ALL = by_group(1, 9, 29)
 FEWEST, MORE = ({"sources": get_size_at(SOURCES, index)} for index in (0, -2))
 ALL = {"sources": None}
-TUNING_SOURCES: dict[str, tuple[str | None, ...]] = {"smoke": ("planted", None)}
-TUNING_SOURCES |= dict.fromkeys(("desk", "lab"), ("services", "services+modules", None))
-TUNING_SOURCES |= dict.fromkeys(("small", "large"), ("msmarco+nq+nli", "msmarco+nq+nli+hotpot+fever", None))
+OF_E5 = "msmarco+nq+nli"
+TUNING_SOURCES = by_group(
+    ("planted", None), ("services", "services+modules", None), (OF_E5, f"{OF_E5}+hotpot+fever", None)
+)
 """The largest source, or at the paper's scales those of E5, then more. The first phase always has all sources."""
-NUM_ALL_TUNING = {"smoke": 1, "desk": 3, "lab": 3, "small": 10, "large": 10}
+NUM_ALL_TUNING = by_group(1, 3, 10)
 ALPHA = 0.5
 """Mixing exponent of the sources, as in the paper (§3.4). The smoke corpus has one source."""
 

@@ -4,12 +4,10 @@ from typing import Any
 
 from experiments import fresh
 from experiments.companions.e33_improved_loss import IMPROVED, SEEDS, STEPS
-from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
+from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, by_group, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, base, grid, pick, term
 
-BATCH_SIZES: dict[str, tuple[int, ...]] = {"smoke": (4, 8, 16)}
-BATCH_SIZES |= dict.fromkeys(("desk", "lab"), (16, 32, 64, 128))
-BATCH_SIZES |= dict.fromkeys(("small", "large"), (2048, 4096, 8192, 16384, 32768))
+BATCH_SIZES = by_group((4, 8, 16), (16, 32, 64, 128), (2048, 4096, 8192, 16384, 32768))
 PAPER_STEPS = {"num_steps": 50_000, "num_epochs": None, "num_warmup_steps": 2_500}  # GTE §3.4
 BUDGET: dict[str, dict[str, Any]] = {scale: {"num_steps": steps} for scale, steps in STEPS.items()}
 BUDGET |= dict.fromkeys(("small", "large"), PAPER_STEPS)

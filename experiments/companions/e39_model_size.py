@@ -8,7 +8,7 @@ from typing import Any
 from experiments.companions.e33_improved_loss import SEEDS, make_first_phase
 from experiments.companions.e36_stages import BOTH_PHASES, PRETRAINED, make_fine_tuning
 from experiments.fresh import COMPANION
-from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES
+from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, by_group
 from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
 
 Size = dict[str, Any]
@@ -30,9 +30,7 @@ GTE = (
     checkpoint("bert-base-uncased", 12, 768, 2e-4),
     checkpoint("bert-large-uncased", 24, 1024, 5e-5),
 )
-SIZES: dict[str, tuple[Size, ...]] = {"smoke": ({"hidden_size": 16}, {"hidden_size": 32})}
-SIZES |= dict.fromkeys(("desk", "lab"), from_words((1, 32), (1, 64), (2, 128)))
-SIZES |= dict.fromkeys(("small", "large"), GTE)
+SIZES = by_group(({"hidden_size": 16}, {"hidden_size": 32}), from_words((1, 32), (1, 64), (2, 128)), GTE)
 """At desk and lab 1.0, 2.0 and 4.3 million weights, most of them word vectors."""
 CURVES = PRETRAINED | {"measure": "curve"}
 

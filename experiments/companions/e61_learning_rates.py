@@ -6,16 +6,12 @@ from experiments.companions.e33_improved_loss import make_first_phase
 from experiments.companions.e36_stages import BOTH_PHASES, FINE_TUNED, PRETRAINED, make_fine_tuning
 from experiments.companions.e39_model_size import SIZES, get_width_at
 from experiments.fresh import RATES as SEEDS
-from experiments.shared import A_POINT_IS_SMALL, MEAN_OF_SEEDS, NDCG, SCORE_LINES, get_size_at
+from experiments.shared import A_POINT_IS_SMALL, MEAN_OF_SEEDS, NDCG, SCORE_LINES, by_group, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, Term, grid, pick, term
 
-RATES: dict[str, tuple[float, ...]] = {"smoke": (2.5e-3, 1e-2)}
-RATES |= dict.fromkeys(("desk", "lab"), (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3))
-RATES |= dict.fromkeys(("small", "large"), (5e-5, 2e-4, 3e-4))
+RATES = by_group((2.5e-3, 1e-2), (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3), (5e-5, 2e-4, 3e-4))
 """At the paper's scales the rates of table 3. At ours around 2e-3, the rate of the other experiments."""
-TUNING_RATES: dict[str, tuple[float, ...]] = {"smoke": (5e-4, 5e-3)}
-TUNING_RATES |= dict.fromkeys(("desk", "lab"), (1e-4, 4e-4, 2e-3, 8e-3))
-TUNING_RATES |= dict.fromkeys(("small", "large"), (2e-5, 2e-4))
+TUNING_RATES = by_group((5e-4, 5e-3), (1e-4, 4e-4, 2e-3, 8e-3), (2e-5, 2e-4))
 """The lowest is the rate of our second phases. The paper divides the rate of pre-training by ten (§3.4)."""
 
 

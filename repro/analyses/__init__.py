@@ -14,6 +14,7 @@ from typing import Any
 
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
+from repro.spec import Run
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,12 @@ class Measured:
     arrays: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     exhibits: Mapping[str, Sequence[Mapping[str, str | float]]] = field(default_factory=dict)
+
+
+def check_suite(run: Run, is_suitable: bool, needed: str) -> None:
+    """Raise ValueError if the analysis of a run needs another suite."""
+    if not is_suitable:
+        raise ValueError(f"measure={run.measure!r} with suite={run.suite!r}: choose a suite of {needed}")
 
 
 SHARED_MODULES = {

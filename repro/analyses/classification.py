@@ -33,13 +33,12 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.analyses import Measured
-from repro.data.beir import Suite
+from repro.analyses import Measured, check_suite
 from repro.evaluate.collections import describe_datasets, read_collections
 from repro.evaluate.prefixes import find_nearest, take_prefix
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.spec import Run, list_scored_widths
+from repro.spec import list_scored_widths
 
 # ---- cascade
 
@@ -69,14 +68,6 @@ def choose_class(logits_NC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return logits_NC.argmax(axis=1), 1 / below_NC.sum(axis=1)
 
 
-def check_classes(run: Run, suite: Suite) -> None:
-    """Raise ValueError if the suite has a single collection, so that there is nothing to classify."""
-    if len(suite.datasets) < 2:
-        raise ValueError(
-            f"measure={run.measure!r} on the suite {suite.name!r}: it classifies by collection, but the suite has one"
-        )
-
-
 def choose_thresholds(is_right_MN: np.ndarray, sureness_MN: np.ndarray) -> np.ndarray:
     """Return a threshold per width but the last, (M - 1,), at which early stopping costs no accuracy.
 
@@ -103,7 +94,7 @@ def find_stops(sureness_MN: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 def measure_cascade(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}+widthM/mean/accuracy` and `dimensions`, and the same of the cascade that ends at M (`…+cascadeM`)."""
     run, suite = inputs.run, inputs.suite
-    check_classes(run, suite)
+    check_suite(run, len(suite.datasets) > 1, "several collections")
     collections = read_collections(suite)
     classes = list(collections.values())
     documents = [collection.embed_documents(model) for collection in classes]
@@ -158,7 +149,7 @@ def measure_probe(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
         ValueError: if the suite has a single collection.
     """
     run, suite = inputs.run, inputs.suite
-    check_classes(run, suite)
+    check_suite(run, len(suite.datasets) > 1, "several collections")
     collections = read_collections(suite)
     vectors = [collection.embed_documents(model) for collection in collections.values()]
     classes = np.arange(len(vectors))

@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.analyses import Measured
+from repro.analyses import Measured, check_suite
 from repro.analyses.retrieval import FirstStage, load_first_stage, wrap_contextual_encoder
 from repro.batches.cluster import best_attempt
 from repro.data.beir import HEADLINE, Suite, SuiteDataset
@@ -67,11 +67,7 @@ def measure_cross(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     run = inputs.run
     max_domains = NUM_FORUMS if run.suite == "cqadupstack" else NUM_DOMAINS
     suite = Suite(run.suite, tuple(choose_domains(inputs.suite.datasets, max_domains)))
-    if not have_wrong_corpora(suite.datasets):
-        raise ValueError(
-            f"measure='cross' with suite={run.suite!r}, which has no other corpus for another context; choose a suite of "
-            "several collections with different documents"
-        )
+    check_suite(run, have_wrong_corpora(suite.datasets), "several collections with different documents")
     collections = read_collections(suite)
     first_stage = load_first_stage(inputs)
     scores: dict[tuple[str, str], np.ndarray] = {}
@@ -141,11 +137,7 @@ NUM_DOCUMENTS, NUM_CONTEXTS, NUM_DRAWN = 64, 16, 6
 def measure_spread(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `spread/within`, `between` and `nearest` per document, and `pca/DOCUMENT/CONTEXT/x` and `y`."""
     run, datasets = inputs.run, choose_context_datasets(inputs.suite.datasets)
-    if len(datasets) < 2:
-        raise ValueError(
-            f"measure='spread' with suite={run.suite!r}, which has one collection and so one context; choose a suite of "
-            "several collections"
-        )
+    check_suite(run, len(datasets) > 1, "several collections")
     collections = list(read_collections(Suite(inputs.suite.name, datasets)).values())
     role, retrieval = collections[0].document_role, collections[0].retrieval
     order = make_rng(run.context_seed, "documents under many contexts").permutation(len(retrieval.documents))

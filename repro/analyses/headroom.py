@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from repro.analyses import Measured
+from repro.analyses import Measured, check_suite
 from repro.analyses.corpora import TEXTS_PER_CHUNK
 from repro.data.beir import HEADLINE, Retrieval
 from repro.data.tokens import Tokens
@@ -61,11 +61,7 @@ TEXTS_IN_BATCH = 256
 def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     """Return `{suite}+SYSTEM-WEIGHTS/NAME/ndcg_at_10` per system and weights, with its value for every query."""
     suite, collections = inputs.suite, read_collections(inputs.suite)
-    if not have_wrong_corpora(suite.datasets):
-        raise ValueError(
-            f"measure='headroom' with suite={suite.name!r}, which has no other corpus for the weights 'wrong'; choose a "
-            "suite of several collections with different documents"
-        )
+    check_suite(inputs.run, have_wrong_corpora(suite.datasets), "several collections with different documents")
     others = wrong_corpora(suite.datasets)
     # the words of the training documents
     train_V = count_document_frequency(inputs.pairs.blocks("document", TEXTS_PER_CHUNK))

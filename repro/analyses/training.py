@@ -16,14 +16,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from repro.analyses import Measured
 from repro.analyses.retrieval import evaluate
 from repro.evaluate.collections import read_collections
-from repro.evaluate.suites import Encoder, Evaluation
+from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
 from repro.spec.identity import get_training_id
 from repro.spec.measures import NUM_SCORED_PARTS
@@ -97,25 +96,15 @@ def measure_steps(inputs: Inputs, model: Encoder, folder: Path) -> Measured:
     """Return `{suite}/…` of the final model, and `{suite}+fifth1/…` to `{suite}+fifth5/…`."""
     suite, collections = inputs.suite.name, read_collections(inputs.suite)
     steps = compute_marks(make_train_settings(inputs.run, len(build_sampler(inputs))).num_steps)
-    final = evaluate(inputs, model, folder / "trec", collections)
-    metrics, arrays = dict(final.metrics), dict(final.per_query)
-    _add_scores(metrics, arrays, suite, NUM_SCORED_PARTS, final)
+    evaluations = {NUM_SCORED_PARTS: evaluate(inputs, model, folder / "trec", collections)}
     for part, (_, earlier) in enumerate(iter_intermediate_models(inputs, steps[:-1], folder / FOLDER), 1):
-        evaluation = evaluate(inputs, earlier, folder / FOLDER / "trec", collections)
-        _add_scores(metrics, arrays, suite, part, evaluation)
+        evaluations[part] = evaluate(inputs, earlier, folder / FOLDER / "trec", collections)
+    final = evaluations[NUM_SCORED_PARTS]
+    metrics, arrays = dict(final.metrics), dict(final.per_query)
+    for part, evaluation in evaluations.items():
+        own = {path: value for path, value in evaluation.metrics.items() if path.startswith(f"{suite}/")}
+        metrics |= {path.replace(suite, f"{suite}+fifth{part}", 1): value for path, value in own.items()}
+        if suite in evaluation.per_query:
+            arrays[f"{suite}+fifth{part}"] = evaluation.per_query[suite]
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     return Measured(metrics, arrays, {**final.provenance, "steps": list(steps)})
-
-
-def _add_scores(
-    metrics: dict[str, float], arrays: dict[str, Any], suite: str, part: int, evaluation: Evaluation
-) -> None:
-    """Add the results under the own context after a fifth."""
-    name = f"{suite}+fifth{part}"
-    metrics |= {
-        path.replace(suite, name, 1): value
-        for path, value in evaluation.metrics.items()
-        if path.startswith(f"{suite}/")
-    }
-    if suite in evaluation.per_query:
-        arrays[name] = evaluation.per_query[suite]

@@ -93,8 +93,7 @@ def _convert_file(file: SourceFile, path: Path) -> None:
 
 def _join_source(folder: Path, parts: Sequence[Path]) -> None:
     paths = sorted((path for part in parts for path in part.glob("*.arrow")), key=lambda path: path.name)
-    num_pairs = join_pairs(folder / "train.arrow", paths)
-    (folder / "report.json").write_text(json.dumps({"num_pairs": num_pairs}) + "\n", encoding="utf-8")
+    join_pairs(folder / "train.arrow", paths)
 
 
 def _compute_origin(name: str) -> str:

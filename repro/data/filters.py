@@ -1,10 +1,9 @@
-"""Filters of training rows: evaluated text, repeated documents and repeated pairs. Removed rows are counted."""
+"""Filters of training rows: evaluated text, repeated documents and repeated pairs."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
@@ -34,23 +33,17 @@ class EvaluatedTexts:
 
 
 def drop_evaluated_rows(
-    rows: Iterable[Row],
-    evaluated: EvaluatedTexts,
-    removed: Counter[str],
-    *,
-    cut: Callable[[Row], Row] | None = None,
+    rows: Iterable[Row], evaluated: EvaluatedTexts, cut: Callable[[Row], Row] | None = None
 ) -> Iterator[Row]:
-    """Drop rows whose document or query is evaluated, either in full or after `cut`. Count them."""
+    """Drop rows whose document or query is evaluated, either in full or after `cut`."""
     for row in rows:
         # A query may equal an evaluated one only after it is shortened.
-        if evaluated.contains_text(row) or (cut is not None and evaluated.contains_text(cut(row))):
-            removed["evaluated"] += 1
-        else:
+        if not (evaluated.contains_text(row) or (cut is not None and evaluated.contains_text(cut(row)))):
             yield row
 
 
-def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Drop and count rows that repeat a document of any domain or a query of the same domain.
+def drop_repeated_documents(rows: Iterable[Row]) -> Iterator[Row]:
+    """Drop rows that repeat a document of any domain or a query of the same domain.
 
     The same query in two domains stays, because its answer depends on the domain.
     """
@@ -58,26 +51,19 @@ def drop_repeated_documents(rows: Iterable[Row], removed: Counter[str]) -> Itera
     queries: set[tuple[str, str]] = set()
     for row in rows:
         document, query = keep_words(row.document), (row.domain, keep_words(row.query))
-        if document in documents:
-            removed["repeated_document"] += 1
-        elif query in queries:
-            removed["repeated_query_in_domain"] += 1
-        else:
+        if document not in documents and query not in queries:
             documents.add(document)
             queries.add(query)
             yield row
 
 
-def drop_repeated_pairs(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
-    """Drop and count rows whose normalised (query, document) pair is a repetition."""
+def drop_repeated_pairs(rows: Iterable[Row]) -> Iterator[Row]:
+    """Drop rows whose normalised (query, document) pair is a repetition."""
     # 64-bit hashes of millions of pairs: strings would take gigabytes, and a collision costs one pair.
     seen, iterator = SeenKeys(), iter(rows)
     while block := list(itertools.islice(iterator, ROWS_PER_BLOCK)):
         keys = _hash(f"{keep_words(row.query)}\n{keep_words(row.document)}" for row in block)
-        for row, is_first in zip(block, seen.add(keys).tolist(), strict=True):
-            removed["repeated_pair"] += not is_first
-            if is_first:
-                yield row
+        yield from itertools.compress(block, seen.add(keys).tolist())
 
 
 def hash_texts(texts: Iterable[str]) -> np.ndarray:

@@ -198,9 +198,8 @@ def write_pairs(
     return num_rows
 
 
-def join_pairs(path: Path, parts: Iterable[Path]) -> int:
-    """Concatenate files of `write_pairs` with the same columns. Return the number of rows. Memory holds one batch."""
-    num_rows = 0
+def join_pairs(path: Path, parts: Iterable[Path]) -> None:
+    """Concatenate files of `write_pairs` with the same columns. Memory holds one batch."""
     with atomic_file(path) as part, pa.OSFile(str(part), "wb") as sink, ExitStack() as stack:
         writer = None
         for part_path in parts:
@@ -208,8 +207,6 @@ def join_pairs(path: Path, parts: Iterable[Path]) -> int:
                 for batch in pa.ipc.open_stream(source):
                     writer = writer or stack.enter_context(pa.ipc.new_stream(sink, batch.schema))
                     writer.write_batch(batch)
-                    num_rows += len(batch)
-    return num_rows
 
 
 def read_pairs(path: Path) -> Pairs:

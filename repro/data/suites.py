@@ -10,7 +10,7 @@ The rules for one collection, in this order:
 5. Each relevant document keeps its first unambiguous query. At most `max_queries` queries stay, in the order of the
    hash.
 
-All removals are counted. The hold-out of users' own corpora has its own rules (`repro.data.own.holdout`).
+The hold-out of users' own corpora has its own rules (`repro.data.own.holdout`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,8 @@ NEAR_DUPLICATE = 0.8
 """Jaccard index of the word sets of two documents from which they are near-duplicates."""
 
 
-def build_collection(
-    name: str, rows: Sequence[Row], *, max_documents: int = 500, max_queries: int = 400
-) -> tuple[Retrieval, dict[str, int]]:
-    """Return the collection of the rows of one domain, and the counts of removals by the rules of this module.
-
-    Raises ValueError if no query is left.
-    """
+def build_collection(name: str, rows: Sequence[Row], *, max_documents: int = 500, max_queries: int = 400) -> Retrieval:
+    """Return the collection of the rows of one domain. Raises ValueError if no query is left."""
     documents: dict[str, list[Row]] = defaultdict(list)
     answers: dict[str, set[str]] = defaultdict(set)
     for row in rows:
@@ -50,20 +45,13 @@ def build_collection(
     chosen = sorted(documents, key=lambda key: _hash(documents[key][0].id))[:max_documents]
     near_duplicates = set(compress(chosen, has_near_duplicate(chosen, NEAR_DUPLICATE)))
     queries: list[tuple[str, Row]] = []
-    counts = {"num_ambiguous": 0, "num_near_duplicate": 0}
     for key in chosen:
         asked = next((row for row in documents[key] if keep_words(row.query) not in ambiguous), None)
-        if asked is None:
-            counts["num_ambiguous"] += 1
-        elif key in near_duplicates:
-            counts["num_near_duplicate"] += 1
-        else:
+        if asked is not None and key not in near_duplicates:
             queries.append((documents[key][0].id, asked))
     if not queries:
-        raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows ({counts})")
-    retrieval = _to_retrieval(name, [documents[key][0] for key in chosen], queries[:max_queries])
-    sizes = {"num_documents": len(chosen), "num_queries": len(retrieval.query_ids)}
-    return retrieval, sizes | counts | {"num_merged": len(rows) - len(documents)}
+        raise ValueError(f"the collection {name!r} has no query left of {len(rows)} rows")
+    return _to_retrieval(name, [documents[key][0] for key in chosen], queries[:max_queries])
 
 
 def has_near_duplicate(documents: Sequence[str], threshold: float) -> np.ndarray:

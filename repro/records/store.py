@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from repro.data.beir import HEADLINE, MEAN, group_datasets
 from repro.spec import Run, get_first_phase, is_blind
 from repro.spec.identity import get_training_id, run_from_record, run_id
-from repro.storage.files import atomic_file
+from repro.storage.files import atomic_file, write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,8 +124,7 @@ def write_record(
     # After a round trip, because a reader computes the digest from parsed JSON.
     content = json.loads(json.dumps(content, allow_nan=False))
     content["sha256"] = compute_content_digest(content)
-    with atomic_file(path, lasts=True) as part:
-        part.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    write_json(path, content, lasts=True)
     return read_record(path)
 
 

@@ -169,8 +169,6 @@ def _get_value(figure: Figure, name: str, series: Row, record: Record, point: di
         return int(point[name]) if name == figure.x and str(point[name]).isdecimal() else point[name]
     if name in FIELDS:
         return _get_field(record.run, name)
-    if figure.points and (name == figure.points or name == figure.points.rpartition("*")[2].lstrip("/")):
-        return point["value"] * factor
     path = get_metric_path(name, record.run, series.context)
     for part, value in point.items():
         path = path.replace(f"{{{part}}}", str(value))

@@ -93,7 +93,7 @@ def test_spread_is_over_contexts(
 
 def test_spread_needs_two_contexts(searched: Inputs, tmp_path: Path) -> None:
     alone = make_inputs(searched.run, suite=Suite("desk", searched.suite.datasets[:1]))
-    with pytest.raises(ValueError, match="measure='spread'"):
+    with pytest.raises(ValueError, match="several collections"):
         measure_spread(alone, Ranker(), tmp_path)
 
 

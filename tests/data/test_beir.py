@@ -86,9 +86,16 @@ def test_malformed_suites_are_refused(folder: Path, entry: dict[str, object] | N
         load_suite(folder.parent)
 
 
-@pytest.mark.parametrize("before", [HEADER, "\nquery_id\tdoc_id\trelevance\n", ""])
-def test_judgements_may_lack_a_header(folder: Path, before: str) -> None:
-    (folder / "qrels/test.tsv").write_text(f"{before}q1\td1\t2\nq1\td3\t0\nq2\td2\t1\n")
+ROWS = "q1\td1\t2\nq1\td3\t0\nq2\td2\t1\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [f"\nquery_id\tdoc_id\trelevance\n{ROWS}", ROWS, HEADER + 2 * ROWS, ROWS.replace("\t2", "\t2.0")],
+    ids=["other header", "no header", "repeated judgements count once", "whole grades may have a point"],
+)
+def test_unusual_judgements_are_read(folder: Path, content: str) -> None:
+    (folder / "qrels/test.tsv").write_text(content)
     assert load_beir(folder) == SMALL
 
 

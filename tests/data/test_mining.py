@@ -29,7 +29,7 @@ def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pyte
         words = f"w{number} v{number} u{number} t{number}"
         texts = (f"What {words} is", f"def f{number}: {words} end")
         rows.append(Row(f"functions/{domain}.{number}", *texts, domain, "functions"))
-    monkeypatch.setattr(desk, "mine_functions", lambda: mining.Mined("functions", rows, {}))
+    monkeypatch.setattr(desk, "mine_functions", lambda: mining.Mined("functions", rows))
     desk.build_functions(tmp_path)
     assert set(read_pairs(tmp_path / "train.arrow").domain_names) == {"numpy"}
     datasets = load_suite(tmp_path / "suites" / "functions").datasets
@@ -39,7 +39,7 @@ def test_evaluated_packages_are_not_trained_on(tmp_path: Path, monkeypatch: pyte
     assert {document.split(".")[0] for document in whole.document_ids} == {"functions/networkx"}
 
 
-def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleaning_drops_short_rows_and_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows() -> Iterator[Row]:
         yield Row("a", "first query", "one two three four", "d", "s")
         yield Row("a", "second query", "one two three four", "d", "s")
@@ -49,9 +49,7 @@ def test_cleaning_counts_what_it_removes(monkeypatch: pytest.MonkeyPatch) -> Non
         yield Row("e", "too little", "one two", "d", "s")
 
     monkeypatch.setitem(mining.MINERS, "fake", rows)
-    mined = mining.mine("fake")
-    assert [row.id for row in mined.rows] == ["a", "a#2", "c"]
-    assert mined.removed == {"too_short_or_long": 2, "repeated_pair": 1}
+    assert [row.id for row in mining.mine("fake").rows] == ["a", "a#2", "c"]
 
 
 def test_small_domains_share_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,5 +97,5 @@ def test_every_collection_is_a_class(tmp_path: Path) -> None:
     assert measured.provenance["num_classes"] == 3
     assert len(measured.arrays["desk+width32/mean/accuracy"]) == measured.provenance["num_scored"]
     alone = Suite("alone", suite.datasets[:1])
-    with pytest.raises(ValueError, match="the suite has one"):
+    with pytest.raises(ValueError, match="several collections"):
         measure_cascade(make_inputs(run, suite=alone), RandomVectors(), tmp_path)

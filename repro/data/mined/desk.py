@@ -1,9 +1,8 @@
-"""Build the mined corpora: training pairs, evaluation suites and a report."""
+"""Build the mined corpora: training pairs and evaluation suites."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -26,12 +25,12 @@ from repro.data.suites import build_collection
 VIEWS_SEED = 0
 FUNCTIONS = {"python-all": 4096, "python-1k": 1000}
 """Largest number of documents in each collection of functions."""
-Suites = Mapping[str, Sequence[tuple[str, Retrieval, dict[str, int]]]]
-"""Collections by suite, each after its family and before the counts of removals."""
+Suites = Mapping[str, Sequence[tuple[str, Retrieval]]]
+"""Collections by suite, each after its family."""
 
 
 def build_desk(folder: Path) -> None:
-    """Write train.arrow, suites/desk and suites/desk-validation, the same bytes on every machine, and report.json.
+    """Write train.arrow, suites/desk and suites/desk-validation, the same bytes on every machine.
 
     Raises:
         ValueError: if a source is not installed or differs from its manifest.
@@ -39,30 +38,27 @@ def build_desk(folder: Path) -> None:
     mined = mine_all()
     suites = build_suites(mined)
     write_suites(folder / "suites", suites)
-    write_training_pairs(folder, mined, suites, _iter_cut_rows(mined))
+    write_training_pairs(folder, suites, _iter_cut_rows(mined))
 
 
 def build_views(folder: Path) -> None:
-    """Write train.arrow with all views of the training text, and report.json. The suites are those of `desk`."""
+    """Write train.arrow with all views of the training text. The suites are those of `desk`."""
     mined = mine_all()
-    suites = build_suites(mined)
-    removed: Counter[str] = Counter()
-    evaluated = _collect_evaluated_texts(suites)
+    evaluated = _collect_evaluated_texts(build_suites(mined))
     # Evaluated rows are dropped before the views too, since a crop of an evaluated document leaks its text. Evaluated
     # documents are truncated, so both forms of a row are compared.
-    rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, removed, cut=cut_document)
+    rows = drop_evaluated_rows(_iter_training_rows(mined), evaluated, cut_document)
     views = iter_views(rows, max_document_words=MAX_DOCUMENT_WORDS, seed=VIEWS_SEED)
-    fresh = drop_repeated_pairs(drop_evaluated_rows(views, evaluated, removed), removed)
-    _write_rows(folder, mined, suites, fresh, removed)
+    write_pairs(folder / "train.arrow", drop_repeated_pairs(drop_evaluated_rows(views, evaluated)))
 
 
 def build_wide(folder: Path) -> None:
-    """Write train.arrow with the training text of `desk` and of more sources, and report.json.
+    """Write train.arrow with the training text of `desk` and of more sources.
 
     The suites are those of `desk`. Raises ValueError as `build_desk`, or if a wheel cannot be fetched.
     """
     added, mined = mine_added_sources(), mine_all()
-    write_training_pairs(folder, [*mined, *added], build_suites(mined), _iter_cut_rows([*mined, *added]))
+    write_training_pairs(folder, build_suites(mined), _iter_cut_rows([*mined, *added]))
 
 
 def build_others(folder: Path) -> None:
@@ -74,11 +70,11 @@ def build_others(folder: Path) -> None:
     added = mine_added_sources()
     suites = {"desk-others": _build_suite(VALIDATION_OTHERS, _group_by_domain(added), EvaluatedTexts())}
     write_suites(folder / "suites", suites)
-    write_training_pairs(folder, added, suites, _iter_cut_rows(added))
+    write_training_pairs(folder, suites, _iter_cut_rows(added))
 
 
 def build_functions(folder: Path) -> None:
-    """Write train.arrow with pairs of docstrings and code, suites/functions and report.json. Whole packages are held out.
+    """Write train.arrow with pairs of docstrings and code, and suites/functions. Whole packages are held out.
 
     There are two collections, as is common in code search: one with all functions of the held-out packages, and one with
     a thousand of them. Raises ValueError as `build_desk`.
@@ -88,12 +84,12 @@ def build_functions(folder: Path) -> None:
     for row in mined.rows:
         rows[get_split(docstrings.SOURCE, row.domain)].append(row)
     suite = [
-        ("functions", *build_collection(name, rows["test"], max_documents=size, max_queries=1000))
+        ("functions", build_collection(name, rows["test"], max_documents=size, max_queries=1000))
         for name, size in FUNCTIONS.items()
     ]
     suites = {"functions": suite}
     write_suites(folder / "suites", suites)
-    write_training_pairs(folder, [mined], suites, rows["train"])
+    write_training_pairs(folder, suites, rows["train"])
 
 
 def build_suites(mined: Sequence[Mined]) -> Suites:
@@ -101,7 +97,7 @@ def build_suites(mined: Sequence[Mined]) -> Suites:
     rows = _group_by_domain(mined)
     test = _build_suite(TEST_DATASETS, rows, EvaluatedTexts())
     # The test suite is built first: a text in both belongs to the test, never to the choice of parameters.
-    tested = EvaluatedTexts(collection for _, collection, _ in test)
+    tested = EvaluatedTexts(collection for _, collection in test)
     return {"desk": test, "desk-validation": _build_suite(VALIDATION_DATASETS, rows, tested)}
 
 
@@ -115,23 +111,23 @@ def _group_by_domain(mined: Sequence[Mined]) -> Mapping[str, Mapping[str, Sequen
 
 def _build_suite(
     datasets: Sequence[Dataset], rows: Mapping[str, Mapping[str, Sequence[Row]]], excluded: EvaluatedTexts
-) -> list[tuple[str, Retrieval, dict[str, int]]]:
+) -> list[tuple[str, Retrieval]]:
     suite = []
     for dataset in datasets:
         domains = [domain for domain in rows[dataset.source] if matches(domain, dataset.domains)]
         # Documents are truncated before the comparison, because repeats may differ only after the cut.
         candidates = (cut_document(row) for domain in domains for row in rows[dataset.source][domain])
-        fresh = list(drop_evaluated_rows(candidates, excluded, Counter()))
-        suite.append((dataset.family, *build_collection(dataset.name, fresh)))
+        fresh = list(drop_evaluated_rows(candidates, excluded))
+        suite.append((dataset.family, build_collection(dataset.name, fresh)))
     return suite
 
 
 def write_suites(folder: Path, suites: Suites) -> None:
     """Write the collections of each suite, and its list."""
     for name, suite in suites.items():
-        for _, collection, _ in suite:
+        for _, collection in suite:
             write_beir_folder(folder / name / collection.name, collection)
-        write_suite(folder / name, name, [(collection.name, family) for family, collection, _ in suite])
+        write_suite(folder / name, name, [(collection.name, family) for family, collection in suite])
 
 
 def _iter_training_rows(mined: Sequence[Mined]) -> Iterator[Row]:
@@ -150,29 +146,10 @@ def _iter_cut_rows(mined: Sequence[Mined]) -> Iterator[Row]:
 
 
 def _collect_evaluated_texts(suites: Suites) -> EvaluatedTexts:
-    return EvaluatedTexts(collection for suite in suites.values() for _, collection, _ in suite)
+    return EvaluatedTexts(collection for suite in suites.values() for _, collection in suite)
 
 
-def write_training_pairs(folder: Path, mined: Sequence[Mined], suites: Suites, rows: Iterable[Row]) -> None:
-    """Write train.arrow with the rows that share no text with the suites, without repetitions, and report.json."""
-    removed: Counter[str] = Counter()
-    fresh = drop_repeated_documents(drop_evaluated_rows(rows, _collect_evaluated_texts(suites), removed), removed)
-    _write_rows(folder, mined, suites, fresh, removed)
-
-
-def _write_rows(
-    folder: Path, mined: Sequence[Mined], suites: Suites, rows: Iterator[Row], removed: Counter[str]
-) -> None:
-    """Write train.arrow, and report.json with the numbers of mined, removed, trained and held-out rows.
-
-    `removed` is filled while the rows are read.
-    """
-    num_pairs = write_pairs(folder / "train.arrow", rows)
-    report = {
-        "mined": {source.source: {"num_rows": len(source.rows), "removed": source.removed} for source in mined},
-        "train": {"num_pairs": num_pairs, "removed": dict(removed)},
-        "suites": {
-            name: {collection.name: counts for _, collection, counts in suite} for name, suite in suites.items()
-        },
-    }
-    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+def write_training_pairs(folder: Path, suites: Suites, rows: Iterable[Row]) -> None:
+    """Write train.arrow with the rows that share no text with the suites, without repetitions."""
+    fresh = drop_evaluated_rows(rows, _collect_evaluated_texts(suites))
+    write_pairs(folder / "train.arrow", drop_repeated_documents(fresh))

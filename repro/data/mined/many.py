@@ -13,7 +13,6 @@ rest, and a name with its module finds the whole.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -103,24 +102,22 @@ def _iter_rows(code: str, module: str, kind: str) -> Iterator[Row]:
             yield row._replace(query=words, document=text)
 
 
-def iter_collections(
-    path: Path, package: Package, excluded: EvaluatedTexts
-) -> Iterator[tuple[Retrieval, dict[str, int]]]:
-    """Yield the collections of a held-out package that are large enough, with the counts of removals."""
+def iter_collections(path: Path, package: Package, excluded: EvaluatedTexts) -> Iterator[Retrieval]:
+    """Yield the collections of a held-out package that are large enough."""
     for kind in KINDS:
         mined = _read_rows(package, path) if kind == "summary" else mine_wheel(path, package.name, kind)
         rows = map(cut_document, mined)
         # Summaries find the rest. Names without a rest belong to the other kind.
         chosen = (row for row in rows if kind == "name" or row.query != _get_name_words(row))
-        fresh = list(drop_evaluated_rows(chosen, excluded, Counter()))
+        fresh = list(drop_evaluated_rows(chosen, excluded))
         if len(fresh) < MIN_DOCUMENTS:
             continue
         try:
-            collection, counts = build_collection(f"{package.name}-{kind}", fresh)
+            collection = build_collection(f"{package.name}-{kind}", fresh)
         except ValueError:  # no unambiguous query
             continue
-        if counts["num_documents"] >= MIN_DOCUMENTS and counts["num_queries"] >= MIN_QUERIES:
-            yield collection, counts
+        if len(collection.documents) >= MIN_DOCUMENTS and len(collection.queries) >= MIN_QUERIES:
+            yield collection
 
 
 def _get_name_words(row: Row) -> str:
@@ -131,7 +128,7 @@ def _get_name_words(row: Row) -> str:
 
 
 def build_many(folder: Path, step: int = 1) -> None:
-    """Write train.arrow from every `step`-th training package, the suites `packages-many` and `packages-many-validation`, and report.json.
+    """Write train.arrow from every `step`-th training package, the suites `packages-many` and `packages-many-validation`.
 
     The collections share no text with each other or with the training pairs.
 
@@ -140,23 +137,23 @@ def build_many(folder: Path, step: int = 1) -> None:
     """
     packages = read_packages()
     paths = {package.name: fetch_wheel(package.name, package.pin) for package in packages}
-    suites: dict[str, list[tuple[str, Retrieval, dict[str, int]]]] = {}
+    suites: dict[str, list[tuple[str, Retrieval]]] = {}
     evaluated = EvaluatedTexts()
     # The test comes first: a text in both suites belongs to the test.
     for suite, split in ((SOURCE, "test"), (f"{SOURCE}-validation", "validation")):
         suites[suite] = []
         for package in (package for package in packages if package.split == split):
             # Both kinds of one package may share documents, so they are added after both were built.
-            for collection, counts in list(iter_collections(paths[package.name], package, evaluated)):
+            for collection in list(iter_collections(paths[package.name], package, evaluated)):
                 evaluated.add(collection)
-                suites[suite].append((package.field, collection, counts))
+                suites[suite].append((package.field, collection))
     write_suites(folder / "suites", suites)
     rows = (
         cut_document(row)
         for package in [package for package in packages if package.split == "train"][::step]
         for row in _read_rows(package, paths[package.name])
     )
-    write_training_pairs(folder, [], suites, rows)
+    write_training_pairs(folder, suites, rows)
 
 
 def _read_rows(package: Package, path: Path) -> list[Row]:

@@ -1,7 +1,7 @@
 """Mine all sources into clean rows: plausible lengths, unique ids, no repeated (query, document) pair in a domain.
 
-Removed rows are counted. Manifests pin the rows of each wheel by a hash. `repro.data.mined.splits` later divides the rows
-into training and evaluation.
+Manifests pin the rows of each wheel by a hash. `repro.data.mined.splits` later divides the rows into training and
+evaluation.
 """
 
 from __future__ import annotations
@@ -61,11 +61,10 @@ PREFIXES = {**docstrings.PACKAGES, "ansible.builtin": "ansible-core"}
 
 
 class Mined(NamedTuple):
-    """The clean rows of one source in a fixed order, and the number of rows that each rule removed."""
+    """The clean rows of one source in a fixed order."""
 
     source: str
     rows: list[Row]
-    removed: dict[str, int]
 
 
 def mine(source: str) -> Mined:
@@ -75,16 +74,15 @@ def mine(source: str) -> Mined:
 
 def mine_rows(source: str, rows: Iterable[Row]) -> Mined:
     """Clean the rows that a miner yields."""
-    removed: Counter[str] = Counter({"too_short_or_long": 0, "repeated_pair": 0})
     was_enabled = gc.isenabled()
     # the garbage collector would traverse all syntax trees, which takes a third of the time and frees nothing
     gc.disable()
     try:
-        clean = list(_make_ids_unique(_clean(rows, removed)))
+        clean = list(_make_ids_unique(_clean(rows)))
     finally:
         if was_enabled:
             gc.enable()
-    return Mined(source, clean, dict(removed))
+    return Mined(source, clean)
 
 
 def cut_document(row: Row) -> Row:
@@ -150,15 +148,11 @@ def _get_wheel(domain: str, wheels: Sequence[str]) -> str:
     return next((wheel for wheel in matching if wheel in wheels), wheels[-1])
 
 
-def _clean(rows: Iterable[Row], removed: Counter[str]) -> Iterator[Row]:
+def _clean(rows: Iterable[Row]) -> Iterator[Row]:
     seen: set[tuple[str, str, str]] = set()
     for row in rows:
         key = (row.domain, keep_words(row.query), keep_words(row.document))
-        if not has_fair_length(key[1], key[2]):
-            removed["too_short_or_long"] += 1
-        elif key in seen:
-            removed["repeated_pair"] += 1
-        else:
+        if has_fair_length(key[1], key[2]) and key not in seen:
             seen.add(key)
             yield row
 
