@@ -141,7 +141,7 @@ def score_task(encoder: Any, task: Any, from_data: bool) -> float:
     import mteb
 
     # A function: the data of a task is loaded only while mteb evaluates it.
-    encoder.corpus = partial(collect_task_texts, task) if from_data else None
+    encoder.find_corpus = partial(collect_task_texts, task) if from_data else None
     result = mteb.evaluate(encoder, [task], cache=None, show_progress_bar=False)
     assert not result.exceptions, result.exceptions
     return float(result.task_results[0].get_score())

@@ -87,7 +87,8 @@ class Labels:
         if isinstance(self.threshold, frozenset):
             rule = shorten(" or ".join(sorted(self.threshold.intersection(self.names))))
         else:
-            rule = f"up to {self.threshold:g}" if self.lower_is_better else f"from {self.threshold:g} on"
+            level = format_level(self.threshold)
+            rule = f"up to {level}" if self.lower_is_better else f"from {level} on"
         total = len(self.numbers) + self.names.total()
         return (
             f"labels in {'/'.join(sorted(self.columns))}, {self.format_range()}: rows labelled {rule} are pairs "
@@ -98,6 +99,11 @@ class Labels:
         """Return the range of numbers and the most frequent names."""
         parts = [f"{min(self.numbers):g} to {max(self.numbers):g}"] if self.numbers else []
         return shorten(", ".join([*parts, *(name for name, _ in self.names.most_common(5))]))
+
+
+def format_level(level: float) -> str:
+    """Return a threshold with all of its digits, so that it selects the same rows when it is typed."""
+    return repr(float(level)).removesuffix(".0")
 
 
 def parse_label(value: Any) -> float | str | None:
@@ -196,7 +202,7 @@ def _ask(labels: Labels) -> str:
         values = np.asarray(labels.numbers)
         for level in np.unique(np.quantile(values, (0.25, 0.5, 0.75), method="nearest")):
             num_above, num_below = int((values >= level).sum()), int((values <= level).sum())
-            answers.append(f"--threshold {level:g} ({num_above} rows; {num_below} with --lower-is-better)")
+            answers.append(f"--threshold {format_level(level)} ({num_above} rows; {num_below} with --lower-is-better)")
     return (
         f"labels in {'/'.join(sorted(labels.columns))}, {labels.format_range()}, can mean several things. Which rows are "
         f"pairs? {', '.join(answers)}, or --no-labels (all {total}). --label names another column"

@@ -16,6 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from repro.data.beir import DOCUMENT, QUERY, read_qrels, read_texts
 from repro.data.columns import Chosen, Columns
 from repro.data.folders import FORMATS, get_format, list_entries
@@ -30,7 +32,7 @@ MAX_EXACT_FLOAT = 2**53
 WHOLE_NUMBER = re.compile(r"^([+-]?\d+)\.0+$")
 
 WRITTEN_LIST = re.compile(r"""\[\s*(["']).*\1\s*\]""", re.DOTALL)
-"""A list of texts as csv files of pandas contain it. Read as one text, it would be a useless negative."""
+"""A list of texts as csv files of pandas contain it. Read as one text, it would be a useless one."""
 
 
 class ForeignRow(NamedTuple):
@@ -149,14 +151,13 @@ def iter_table_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         with io.TextIOWrapper(open_decompressed(path), encoding="utf-8-sig", newline="") as file:
             if get_format(path) == ".tsv":
                 reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
-                header = next(reader, [])
             else:
                 first = file.readline()
                 unquoted = re.sub(r'"[^"]*"', "", first)
                 delimiter = ";" if ";" in unquoted and "," not in unquoted else ","
                 # strict: otherwise an unbalanced quote would silently join many rows to one
                 reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
-                header = next(reader, [])
+            header = next(reader, [])
             if len({*header}) < len(header):
                 raise ValueError(f"a column of {shorten(header)} occurs twice: rename or remove one")
             for cells in reader:
@@ -182,13 +183,21 @@ def _iter_arrow_rows(path: Path, select: Select | None) -> Iterator[tuple[str, d
         for batch in batches:
             # damaged offsets would be read as other text, or end the process
             batch.validate(full=True)
-            values = {name: _name_classes(texts, classes.get(name)) for name, texts in batch.to_pydict().items()}
+            columns = zip(batch.schema.names, batch.columns, strict=True)
+            values = {name: _name_classes(_list_values(column), classes.get(name)) for name, column in columns}
             for row in zip(*values.values(), strict=True):
                 number += 1
                 yield f"row {number}", dict(zip(values, row, strict=True))
     # `datasets` raises the last three for damaged metadata
     except (pa.ArrowException, OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _list_values(column: pa.Array) -> list[Any]:
+    """Return the values of a column. A float32 is the shortest decimal that identifies it: 0.7, not 0.699999988."""
+    values: list[Any] = column.to_pylist()
+    narrow = {"halffloat": np.float16, "float": np.float32}.get(str(column.type))
+    return values if narrow is None else [None if value is None else float(str(narrow(value))) for value in values]
 
 
 def _open_arrow(path: Path, select: Select) -> tuple[pa.Schema, Iterator[Any]]:
@@ -252,8 +261,9 @@ def _make_pairs(row: Mapping[str, Any], chosen: Chosen, path: Path, line: str) -
     if len(queries) > 1 and len(documents) > 1:
         raise ValueError(f"{len(queries)} queries and {len(documents)} documents: write a row for each pair")
     negatives = tuple(text for name in chosen.get("negatives", ()) for text in _to_texts(row[name]))
-    if get_format(path) in (".csv", ".tsv") and (lists := [text for text in negatives if WRITTEN_LIST.fullmatch(text)]):
-        raise ValueError(f"negatives are a list written as text, use jsonl or parquet: {shorten(lists[0])}")
+    texts = (*queries, *documents, *negatives) if get_format(path) in (".csv", ".tsv") else ()
+    if lists := [text for text in texts if WRITTEN_LIST.fullmatch(text)]:
+        raise ValueError(f"a list is written as text, use jsonl or parquet: {shorten(lists[0])}")
     domain = get_domain_name(row[chosen["domain"][0]]) if "domain" in chosen else ""
     label = row[chosen["label"][0]] if "label" in chosen else None
     is_further = False

@@ -223,6 +223,8 @@ class Ties(NamedTuple):
     worst: float
     best: float
     num_without_ranking: int
+    num_cut: int = 0
+    """Queries whose run ends within the tie at rank 10, so that a relevant document of the tie may be missing."""
 
     @property
     def note(self) -> str:
@@ -234,22 +236,31 @@ class Ties(NamedTuple):
                 f"ids decide ties with a relevant document in {queries} "
                 f"(NDCG@10 {100 * self.worst:.1f} to {100 * self.best:.1f}, if all went against it or to it)"
             )
+        if self.num_cut:
+            queries = count_noun(self.num_cut, "query", "queries")
+            notes.append(f"as many documents tie at rank 10 as are kept, so ids decide which are ranked, in {queries}")
         if self.num_without_ranking:
             queries = count_noun(self.num_without_ranking, "query scores", "queries score")
             notes.append(f"{queries} all documents the same: no ranking, counted 0")
         return "; ".join(notes)
 
 
-def find_ties(run: Hits, judgements: Judgements, *, is_exhaustive: bool) -> Ties:
+def find_ties(run: Hits, judgements: Judgements, *, is_exhaustive: bool, num_kept: int = 0) -> Ties:
     """Return the effect of ties on the NDCG@10 of a run.
 
-    If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking.
+    If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking. A run has at most
+    `num_kept` hits.
     """
     worst_Q, best_Q = (_score_with_ties(run, judgements, relevant_first=is_best) for is_best in (False, True))
     num_without_ranking = sum(not run.get(query_id) for query_id in judgements) if is_exhaustive else 0
     # The tolerance is the rounding of float32 values of NDCG.
     num_decided_by_ids = int((worst_Q < best_Q - 1e-6).sum())
-    return Ties(num_decided_by_ids, float(worst_Q.mean()), float(best_Q.mean()), num_without_ranking)
+    num_cut = 0
+    for query_id, grades in judgements.items():
+        scores = sorted(run.get(query_id, {}).values(), reverse=True)
+        is_cut = len(scores) == num_kept > 10 and scores[9] == scores[-1]
+        num_cut += is_cut and any(grade > 0 and document not in run[query_id] for document, grade in grades.items())
+    return Ties(num_decided_by_ids, float(worst_Q.mean()), float(best_Q.mean()), num_without_ranking, num_cut)
 
 
 def _score_with_ties(run: Hits, judgements: Judgements, *, relevant_first: bool) -> np.ndarray:

@@ -413,7 +413,7 @@ def _score_collection(
         write_run(run_path, run, tag=get_path_name(suite, kind))
     judgements = collection.retrieval.judgements
     values = score(run, judgements)
-    ties = find_ties(run, judgements, is_exhaustive=system.is_exhaustive)
+    ties = find_ties(run, judgements, is_exhaustive=system.is_exhaustive, num_kept=TOP_K)
     details = {name: value for name, value in provenance.items() if name != "note"}
     notes = [note for note in (provenance.get("note"), ties.note) if note]
     result = CachedResult(values, details, "; ".join(notes))

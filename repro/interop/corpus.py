@@ -139,16 +139,22 @@ def _read_file(path: Path, progress: Progress) -> dict[str, str]:
     if path.suffix.lower() == PLAIN_TEXT:
         return {str(line_number): line for line_number, line in iter_lines(path)}
     documents: dict[str, str] = {}
+    first = ""
     for number, (line, row) in enumerate(iter_rows(path), 1):
         location, names = f"{path}, {line}", tuple(row)
         columns, titles = match_names(TEXT_COLUMNS, names), match_names(("title",), names)[:1]
         if not columns:
             raise ValueError(f"{location}: no column for the document in {shorten(sorted(row))}")
+        first = first or columns[0]
+        if columns[0] != first:
+            raise ValueError(f"{location}: the document is in {columns[0]!r} here and in {first!r} before")
         if number == 1 and (len(columns) > 1 or titles):
             unread = f"; not read: {shorten(str(list(columns[1:])))}" if len(columns) > 1 else ""
             title = ", after their title" if titles else ""
             progress(f"documents of {path.name} are read from the column {columns[0]!r}{title}{unread}")
-        ids = (row[name] for name in match_names(ID_COLUMNS, names) if row[name] not in (None, ""))
+        # Only NaN differs from itself.
+        values = (row[name] for name in match_names(ID_COLUMNS, names))
+        ids = (value for value in values if value not in (None, "") and value == value)
         row_id = str(next(ids, number))
         if row_id in documents:
             raise ValueError(f"{location}: the id {shorten(row_id)} occurs twice. A row without an id has its number")

@@ -165,7 +165,10 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     collections = read_collections(whole)
     for line in chain.from_iterable(describe_split(each, each.split) for each in whole.datasets if each.split):
         progress(line)
-    review = review_seen_queries(sources, whole, collections, progress, leave_out=request.leave_out_seen)
+    folders = {source: each.folder for source, each in opened.items()}
+    review = review_seen_queries(
+        sources, whole, collections, progress, folders=folders, leave_out=request.leave_out_seen
+    )
     suite = review.suite
     target = folder or get_default_folder(request, whole.name)
     target.mkdir(parents=True, exist_ok=True)
@@ -309,7 +312,7 @@ class _Evaluator:
         to_device(model)
         model.report = make_encoding_reporter(self.progress)
         has_prompts = not isinstance(model, StockEncoder) or any(model.role_prompts.values())
-        if not has_prompts and source != MINILM and find_training_run(source) is None:
+        if not has_prompts and source != MINILM and find_training_run(source, opened.folder) is None:
             self.progress(f"{opened.called} stores no prompts: texts are embedded without any")
         # a model without contexts is scored once, also next to a contextual one
         contexts: tuple[str, ...] = ("own",)

@@ -60,8 +60,9 @@ def make_fast_tokenizer(config: ModelConfig) -> PreTrainedTokenizerFast:
         "mask_token": "[MASK]",
     }
     special = {name: token for name, token in candidates.items() if tokenizer.token_to_id(token) is not None}
-    # padding is masked, so any token will do
-    special.setdefault("pad_token", str(tokenizer.id_to_token(0)))
+    # Padding is masked, so any token will do. An ordinary one would become special, and split texts that contain it.
+    added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    special.setdefault("pad_token", next(iter(added), str(tokenizer.id_to_token(0))))
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=config.max_tokens, **special)
 
 

@@ -90,13 +90,16 @@ class StockEncoder:
 
     def encode(self, texts: Sequence[str], prompt: str = "document") -> np.ndarray:
         """Return vectors, float32 (N, D). They are normalised unless the similarity is the dot product."""
-        vectors_ND = self.theirs.encode(
-            list(texts),
+        # Each text once: padding changes the last digits of a vector, so equal texts would not tie.
+        positions = {text: position for position, text in enumerate(dict.fromkeys(texts))}
+        distinct_ND = self.theirs.encode(
+            list(positions),
             prompt_name=self._get_prompt_name(prompt),
             show_progress_bar=len(texts) >= MANY_TEXTS,
             # some models have lengths by role
             task=prompt,
         ).astype(np.float32)
+        vectors_ND = distinct_ND[[positions[text] for text in texts]]
         # here and not by the library, because half-precision lengths are inexact
         return vectors_ND if self.similarity == DOT else normalize(vectors_ND)
 

@@ -22,6 +22,7 @@ from repro.interop.opening import find_named_run, is_hub_id
 from repro.pipeline.stages import StageGraph
 from repro.spec import TRAINED, Run, list_phases
 from repro.spec.identity import difference, run_from_record, run_id
+from repro.spec.start import get_encoder_folder
 from repro.storage.files import json_object, write_json
 from repro.storage.hub import find_model
 
@@ -35,10 +36,10 @@ def write_trained_on(folder: Path, run: Run) -> None:
     write_json(folder / TRAINED_ON_FILE, {"id": run_id(run), "run": difference(run)})
 
 
-def find_training_run(source: str) -> Run | None:
-    """Return the run that trained a model, or None if it is unknown."""
-    cached = find_model(source) if is_hub_id(source) else None
-    run, path = find_named_run(source), (cached or Path(source)) / TRAINED_ON_FILE
+def find_training_run(source: str, folder: Path | None = None) -> Run | None:
+    """Return the run that trained a model, or None if it is unknown. `folder` has the opened files of a hub id."""
+    folder = folder or (find_model(source) if is_hub_id(source) else None) or Path(source)
+    run, path = find_named_run(source), folder / TRAINED_ON_FILE
     if run is None and path.is_file():
         # another version of this project may have written the folder, so that its run cannot be read
         with suppress(ValueError, TypeError):
@@ -69,10 +70,10 @@ class SeenQueries:
 
 
 def find_seen_queries(
-    source: str, collections: Mapping[str, Collection], progress: Callable[[str], None]
+    source: str, collections: Mapping[str, Collection], progress: Callable[[str], None], folder: Path | None = None
 ) -> SeenQueries:
-    """Return the queries that a model was trained on, as far as its training pairs are known."""
-    run, seen = find_training_run(source), SeenQueries()
+    """Return the queries that a model was trained on, on either side of a pair, as far as its pairs are known."""
+    run, seen = find_training_run(source, folder), SeenQueries()
     if run is None:
         # BM25 and a run that is not trained have no training pairs
         seen.is_complete = source == BM25 or find_named_run(source) is not None
@@ -84,9 +85,16 @@ def find_seen_queries(
         if pairs is None or len(pairs) > MAX_COMPARED_PAIRS:
             seen.is_complete = False
             continue
-        for text in chain.from_iterable(pairs.blocks("query")):
+        for text in chain.from_iterable(chain(pairs.blocks("query"), pairs.blocks("document"))):
             for name, query_id in queries.get(identify_text(text), ()):
                 seen.ids[name].add(query_id)
+    # The model may have started from an exported one.
+    start = get_encoder_folder(list_phases(run)[0].start)
+    if start is not None and find_training_run(str(start)) is not None:
+        earlier = find_seen_queries(str(start), collections, progress)
+        seen.is_complete = seen.is_complete and earlier.is_complete
+        for name, ids in earlier.ids.items():
+            seen.ids[name] |= ids
     return seen
 
 
@@ -133,10 +141,11 @@ def review_seen_queries(
     collections: Mapping[str, Collection],
     progress: Callable[[str], None],
     *,
+    folders: Mapping[str, Path | None],
     leave_out: bool,
 ) -> Review:
     """Find the queries of a suite that some models were trained on, warn about them, and optionally exclude them."""
-    seen = {source: find_seen_queries(source, collections, progress) for source in models}
+    seen = {source: find_seen_queries(source, collections, progress, folders.get(source)) for source in models}
     counts = {source: queries.count(collections) for source, queries in seen.items() if queries.ids}
     num_queries = _count_queries(collections)
     lines = [_format_seen_line(source, counts[source], num_queries, left_out=leave_out) for source in counts]

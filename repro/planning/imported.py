@@ -74,7 +74,7 @@ class Planned:
         negatives = f"; {audit.num_with_negatives} have negatives, which are {used}trained on"
         notes.append(
             f"{split['to train on']} pairs to train on, {split['held out']} held out, {split['set apart']} set apart to end "
-            f"training early{negatives if audit.num_with_negatives else ''}"
+            f"training early ({split['sharing a text']} more share a text with them){negatives if audit.num_with_negatives else ''}"
         )
         notes += [line.strip() for line in self.texts.lines()] + self._list_warnings()
         return [notes[0], *(f"  {note}" for note in notes[1:]), *self._describe_runs()]

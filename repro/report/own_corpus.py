@@ -107,16 +107,10 @@ def _load_systems(records: Sequence[Record]) -> list[System]:
 
 def _format_stemmer(record: Record) -> str:
     """Return the language of BM25 for the name of the system, or an empty string for other systems."""
-    parameters = _get_bm25(record)
+    parameters: Mapping[str, Any] = record.provenance.get("suite", {}).get("bm25", {})
     if "stemmer" not in parameters:
         return ""
     return f" ({str(parameters['stemmer'] or 'no stemmer').removesuffix(' (Snowball)')})"
-
-
-def _get_bm25(record: Record) -> Mapping[str, Any]:
-    """Return the parameters of BM25 in a record, or nothing for other systems."""
-    parameters: Mapping[str, Any] = record.provenance.get("suite", {}).get("bm25", {})
-    return parameters
 
 
 def _list_values(record: Record) -> list[tuple[str, np.ndarray]]:
@@ -147,7 +141,8 @@ def _format_verdict(best: System, other: System) -> str:
 
 def _list_notes(references: Sequence[System]) -> list[str]:
     """Return the note of BM25 about queries without a hit, and one if MiniLM read less of each text than it can."""
-    notes = [f"  {note}" for system in references if (note := _get_bm25(system.record).get("note"))]
+    suites = [system.record.provenance["suite"] for system in references if system.record.run.architecture == "bm25"]
+    notes = [f"  BM25 on {row['dataset']}: {row['note']}" for suite in suites for row in suite.get("ties", ())]
     runs = dict.fromkeys(system.record.run for system in references if system.record.run.surrogate == "minilm")
     return notes + [
         f"  {get_model_name(run)} read the first {run.max_tokens} tokens of each text, as in your runs. With up to "

@@ -248,6 +248,22 @@ def test_negatives_and_low_rows_are_searched(tmp_path: Path) -> None:
     assert {*read_corpus("mine").documents} == {*collection.document_ids}
 
 
+def test_held_out_domain_is_never_trained_on(tmp_path: Path) -> None:
+    """Pairs that also occur in another domain, earlier in the file, are held out with their domain."""
+    rows = [{"query": f"what is {n}", "document": f"the thing {n} of all", "domain": "forum"} for n in range(300)]
+    rows += [row | {"domain": "manual"} for row in rows[:150]]
+    corpus = import_source(write_rows(tmp_path / "x.jsonl", rows), name="mine", hold_out=["manual"])
+    assert len(open_collection(corpus).queries) == 150
+    trained = {*read_pairs(make_corpus_stage(corpus.corpus).build(ignore) / "train.arrow").texts("query", range(100))}
+    assert trained.isdisjoint(f"what is {n}" for n in range(150))
+
+
+def test_queries_equal_to_their_document_are_dropped(tmp_path: Path) -> None:
+    rows = [{"query": f"thing {n}", "document": f"Thing {n}!" if n % 2 else f"a text on {n}"} for n in range(400)]
+    corpus = import_rows(tmp_path, rows)
+    assert corpus.found.dropped == {"with a query equal to its document": 200}
+
+
 def test_one_identity_of_a_query(tmp_path: Path) -> None:
     """A query that is written in two ways is one: in mining, its documents are known."""
     rows = [

@@ -43,6 +43,8 @@ def import_row_by_row(rows: list[dict[str, Any]], name: str, evaluated: set[str]
         pair = (get_identity(query), get_identity(document))
         if not all(pair):
             counts["with an empty text"] += 1
+        elif pair[0] == pair[1]:
+            counts["with a query equal to its document"] += 1
         elif evaluated & {*pair}:
             counts["evaluated"] += 1
         elif pair in pairs:

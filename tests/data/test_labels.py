@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset
 
@@ -59,6 +61,18 @@ def test_rows_of_label_zero_are_negatives(tmp_path: Path, ending: str, column: s
 def test_clear_labels_need_no_threshold(tmp_path: Path, column: str, labels: list[Any], kept: list[int]) -> None:
     pairs, _ = divide(write_labels(tmp_path / "x.jsonl", labels, column))
     assert [pair.document for pair in pairs] == [f"d {n}" for n in kept]
+
+
+def test_offered_threshold_selects_the_counted_rows(tmp_path: Path) -> None:
+    """A float32 of parquet is the decimal that was stored, and a level is printed with all of its digits."""
+    table = pa.table(
+        {"query": list("abcd"), "document": list("efgh"), "score": pa.array([0.1, 0.7, 0.7, 0.9], pa.float32())}
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    assert len(divide(tmp_path / "x.parquet", threshold="0.7")[0]) == 3
+    votes = write_labels(tmp_path / "x.jsonl", [1, 5039123, 5039123, 6000000, 7000000])
+    with pytest.raises(ValueError, match=r"--threshold 5039123 \(4 rows"):
+        divide(votes)
 
 
 @pytest.mark.parametrize(

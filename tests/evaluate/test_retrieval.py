@@ -111,6 +111,14 @@ def test_ties_with_gold_are_counted() -> None:
     assert ties.note and not find_ties({"b": run["b"]}, {"b": judged["b"]}, is_exhaustive=True).note
 
 
+def test_ties_beyond_the_run_are_counted() -> None:
+    """All kept documents score the same, so the relevant one may tie with them."""
+    tied = {f"d{n:03d}": 1.0 for n in range(100)}
+    judged = {"missing": {"x": 1}, "kept": {"d000": 1}, "clear": {"x": 1}}
+    run = {"missing": tied, "kept": tied, "clear": tied | {"d099": 0.5}}
+    assert find_ties(run, judged, is_exhaustive=True, num_kept=100).num_cut == 1
+
+
 def test_junk_grades_count_as_zero() -> None:
     """Negative grades count as 0, also if a query has no other grade."""
     run = {"q0": {"d0": 2.0, "d1": 1.0}, "q1": {"d1": 1.0}}

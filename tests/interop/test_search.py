@@ -14,6 +14,7 @@ from repro.interop.opening import open_model
 from repro.interop.search import search
 from repro.model.contextual import ContextualModel
 from tests.commands import get_exit_code, ignore
+from tests.data.files import write_rows
 from tests.interop.small import make_model
 
 IDS = ("a", "b", "c", "d", "e")
@@ -54,6 +55,12 @@ def test_several_collections_are_refused(tmp_path: Path) -> None:
     write_suite(tmp_path, "zoo", [("ants", "insects"), ("bees", "insects")])
     with pytest.raises(ValueError, match=str(tmp_path / "bees")):
         search("minilm", str(tmp_path), QUERIES, progress=ignore)
+
+
+def test_documents_stay_in_one_column(tmp_path: Path) -> None:
+    corpus = write_rows(tmp_path / "x.jsonl", [{"text": "a", "answer": "b"}, {"answer": "d"}])
+    with pytest.raises(ValueError, match="'answer' here and in 'text' before"):
+        search("minilm", str(corpus), QUERIES, progress=ignore)
 
 
 def test_command_reads_stdin(

@@ -88,6 +88,14 @@ def test_half_precision_vectors_are_normalised(things: Retrieval) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors.astype(float), axis=1), 1, atol=1e-6)
 
 
+def test_equal_texts_have_equal_vectors(things: Retrieval) -> None:
+    """Padding in another batch would change the last digits, and break ties by the order of the corpus."""
+    write_stock("model")
+    texts = [WORDS[0], *(" ".join(WORDS[: n + 2]) for n in range(40)), WORDS[0]]
+    vectors = open_model("model").model.encode(texts)
+    assert len(vectors) == len(texts) and np.array_equal(vectors[0], vectors[-1])
+
+
 @pytest.mark.parametrize("name", ["passage", "corpus"])
 def test_document_prompt_is_found_by_name(things: Retrieval, name: str) -> None:
     theirs = write_stock("model", prompts={"query": "query: ", name: "passage: ", "sorting": "sort: "})
@@ -114,6 +122,12 @@ def rename_modules() -> None:
     modules.write_text(modules.read_text().replace("sentence_transformers.", "evil."))
 
 
+def foreign_activation() -> None:
+    """Name an activation that the library would replace by tanh."""
+    path = Path("model", "2_Dense", "config.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "transformers.GELU"}))
+
+
 def lose_weight() -> None:
     """Remove a weight, which transformers would draw at random."""
     weights = load_file("model/model.safetensors")
@@ -130,6 +144,7 @@ def lose_weight() -> None:
         # without modules, a folder does not say how states are pooled
         (lambda: Path("model", "modules.json").unlink(), r"a plain model of transformers \('nomic_bert'\)"),
         (rename_modules, "evil"),
+        (foreign_activation, "transformers.GELU"),
         (lose_weight, r"lacks \d weights"),
     ],
 )

@@ -15,6 +15,7 @@ from repro.interop.corpus import open_suite
 from repro.interop.trained_on import find_seen_queries, write_trained_on
 from repro.pipeline.corpora import make_corpus_stage
 from repro.records.lookup import find_run_by_id, read_runs
+from repro.spec import base
 from repro.spec.identity import run_id
 from tests.commands import ignore, run_command
 from tests.data.files import write_rows
@@ -64,6 +65,22 @@ def test_trained_queries_are_counted(run: str, tmp_path: Path) -> None:
         assert evaluate("--model", model)["provenance"]["trained_on"] == counts
     output = run_command("evaluate", "--suite", "zoo", "--no-bm25", "--model", run)
     assert "trained on 11 of 16 queries" in " ".join(output.split())
+
+
+def test_documents_and_earlier_trainings_count(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query may be a document of a pair. A model that starts from an exported one has seen what that one has."""
+    trained = read_pairs(make_corpus_stage(find_imported("mine").corpus).path / "train.arrow")
+    texts = [*trained.texts("document", range(3)), *trained.texts("query", range(2)), "a new query"]
+    write_beir_folder(tmp_path / "asked", make_collection("asked", list(WORDS), texts))
+    collections = read_collections(open_suite(str(tmp_path / "asked")))
+    folders = tmp_path / "first", tmp_path / "second"
+    for folder, its_run in zip(folders, (find_run_by_id(run), base("smoke")), strict=True):
+        folder.mkdir()
+        write_trained_on(folder, its_run)
+    assert len(find_seen_queries(run, collections, ignore).ids["asked"]) == 5
+    starts = iter([folders[0], None])
+    monkeypatch.setattr("repro.interop.trained_on.get_encoder_folder", lambda _: next(starts))
+    assert len(find_seen_queries(str(folders[1]), collections, ignore).ids["asked"]) == 5
 
 
 def test_missing_corpus_is_incomplete(desk: Path, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,8 @@ def _divide_rest(
     train = np.flatnonzero(is_free_N & ~is_lost_N)
     counts = {
         "held out": int((~is_free_N).sum()),
-        "set apart": int(is_lost_N.sum()),
+        "set apart": len(set_apart),
+        "sharing a text": int(is_lost_N.sum()) - len(set_apart),
         "to train on": len(train),
         "trained answers": int((is_answer_N & is_free_N).sum()),
     }

@@ -38,7 +38,7 @@ from repro.storage.lease import acquire_when_free
 from repro.storage.paths import CORPUS_FILE, CORPUS_NAME, get_corpora_folder, get_writer_lease, is_imported
 
 IMPORT_FOLDER, GIVEN_FOLDER = "import", "evaluation"
-RECIPE = 13
+RECIPE = 14
 """Version of the split of an imported corpus. Raise it if the same pairs would be split differently."""
 TRAIN_FILE, SET_APART_FILE = "train.arrow", "set_apart.arrow"
 
@@ -138,7 +138,15 @@ def import_source(
             if trains:
                 # Evaluated texts are known before the import, which drops training rows that share a text with them.
                 judged, folder = list_judged_texts(given), part / IMPORT_FOLDER
-                audit = import_pairs(source, folder, name=name, columns=columns, evaluated=judged, language=language)
+                audit = import_pairs(
+                    source,
+                    folder,
+                    name=name,
+                    columns=columns,
+                    evaluated=judged,
+                    language=language,
+                    keeps_domains=bool(hold_out),
+                )
                 language = audit.language
                 if not given or (is_beir(source) and evaluate_on is not None):
                     write_documents(source, folder, name=name, columns=columns)

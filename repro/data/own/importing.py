@@ -1,7 +1,7 @@
 """Read a user's own pairs, audit them, and write those to train on, completely or not at all.
 
-1. Pairs are read in blocks. Rows with a low label, without a text, and with an evaluated text are dropped and counted. So
-   are repeated pairs. Negatives that are documents of their own row are removed.
+1. Pairs are read in blocks. Rows with a low label, without a text, with two equal texts, and with an evaluated text are
+   dropped and counted. So are repeated pairs. Negatives that are documents of their own row are removed.
 2. The remaining pairs are written to pairs.arrow, and the counts to audit.json.
 3. Documents that are in no pair are written to documents.arrow. They are searched, but not trained on.
 
@@ -75,7 +75,14 @@ class Audit:
 
 
 def import_pairs(
-    source: Path, folder: Path, *, name: str, columns: Columns, evaluated: Sequence[Retrieval] = (), language: str = ""
+    source: Path,
+    folder: Path,
+    *,
+    name: str,
+    columns: Columns,
+    evaluated: Sequence[Retrieval] = (),
+    language: str = "",
+    keeps_domains: bool = False,
 ) -> Audit:
     """Write the pairs of a file, a folder of files, a saved dataset or a BEIR folder into `folder`, and audit them.
 
@@ -86,6 +93,7 @@ def import_pairs(
         columns: The names of the columns.
         evaluated: Collections whose texts must not be trained on.
         language: The language that BM25 stems. Default: detected.
+        keeps_domains: Whether a pair that occurs in two domains stays in both, of which one may be held out.
 
     Raises:
         ValueError: with file, line and reason, if a file is malformed, or if no pair is left.
@@ -96,7 +104,7 @@ def import_pairs(
     evaluated_keys = np.unique(hash_texts(texts))
     rows = split_by_label(_iter_source(source, columns, used), labels)
     folder.mkdir(parents=True)
-    blocks = _Blocks(name, evaluated_keys, audit)
+    blocks = _Blocks(name, evaluated_keys, audit, keeps_domains)
     audit.num_kept = write_pairs(folder / PAIRS_FILE, blocks.iter_kept(rows), with_negatives=True)
     audit.num_domains = len(blocks.domains)
     audit.dropped = {reason: count for reason, count in sorted(blocks.counts.items()) if count}
@@ -148,6 +156,7 @@ class _Blocks:
     name: str
     evaluated_keys: np.ndarray
     audit: Audit
+    keeps_domains: bool
     counts: Counter[str] = field(default_factory=Counter)
     domains: set[str] = field(default_factory=set)
     num_characters: list[int] = field(default_factory=lambda: [0, 0])
@@ -162,14 +171,23 @@ class _Blocks:
             keys_2n = np.stack(
                 [hash_texts(row.query for _, row in pairs), hash_texts(row.document for _, row in pairs)]
             )
-            is_evaluated_n = np.asarray(np.isin(keys_2n, self.evaluated_keys).any(axis=0))
+            # Such a query would find its document for sure.
+            is_same_n = keys_2n[0] == keys_2n[1]
+            is_evaluated_n = ~is_same_n & np.isin(keys_2n, self.evaluated_keys).any(axis=0)
             # Repetitions are checked last, so that a dropped row never hides a valid one.
-            is_kept_n = np.asarray(~is_evaluated_n)
+            is_valid_n = ~is_evaluated_n & ~is_same_n
+            is_kept_n = is_valid_n.copy()
             queries_n, documents_n = keys_2n[:, is_kept_n]
             # One key per pair. The order of its texts counts.
-            is_kept_n[is_kept_n] = self.seen.add(queries_n * np.uint64(0x9E3779B97F4A7C15) + documents_n)
+            pair_keys_n = queries_n * np.uint64(0x9E3779B97F4A7C15) + documents_n
+            if self.keeps_domains:
+                pair_keys_n ^= hash_texts(
+                    row.domain for (_, row), is_kept in zip(pairs, is_kept_n, strict=True) if is_kept
+                )
+            is_kept_n[is_kept_n] = self.seen.add(pair_keys_n)
+            self.counts["with a query equal to its document"] += int(is_same_n.sum())
             self.counts["evaluated"] += int(is_evaluated_n.sum())
-            self.counts["repeated"] += int((~is_evaluated_n & ~is_kept_n).sum())
+            self.counts["repeated"] += int((is_valid_n & ~is_kept_n).sum())
             yield from self._make_rows([pair for pair, is_kept in zip(pairs, is_kept_n, strict=True) if is_kept])
 
     def _has_texts(self, row: ForeignRow) -> bool:

@@ -4,7 +4,7 @@ A contextual model draws its context as follows:
 
 1. Retrieval and reranking: `index` draws the context from the corpus, title and text, with a seed. A wrapper that only
    calls `encode` hides the corpus. Then known documents serve as context, and queries raise ValueError.
-2. Every other task: the context is drawn from `corpus(subset)`, the whole data of the task, if `corpus` is set.
+2. Every other task: the context is drawn from `corpus[subset]`, the whole data of the task, if `corpus` is given.
    Otherwise it is drawn from the texts of the first call for the task and subset, since mteb passes no more.
 3. Context documents carry the document prompt of the task. Queries and documents of a task share one context.
 
@@ -14,7 +14,7 @@ The kind of context, its seed and its size are `experiment_kwargs`, which mteb i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mteb.models.abs_encoder import AbsEncoder
@@ -31,6 +31,7 @@ from repro.model.contextual import ContextualModel, Model
 from repro.model.encoding import GPU
 from repro.model.modeling_cde import as_texts, fill_context
 from repro.seeds import make_rng
+from repro.storage.digests import hash_json
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -55,6 +56,7 @@ class MtebModel(AbsEncoder):
         context: str = "own",
         context_seed: int = 0,
         fixed_context: Sequence[str] = (),
+        corpus: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Wrap a model. Wrap it again after its weights have changed, since results are cached by their digest.
 
@@ -65,10 +67,13 @@ class MtebModel(AbsEncoder):
                 which each task draws its own sample if there are too many), or "null". Biencoders have none.
             context_seed: Seed of the draw.
             fixed_context: Documents for "fixed", for example of an unrelated corpus.
+            corpus: The documents of the task by subset ("default"), for tasks that pass none.
         """
         self.model = model
         self.context = context if isinstance(model, ContextualModel) else "none"
         self.context_seed, self.fixed_context = context_seed, tuple(as_texts(fixed_context))
+        self.find_corpus: Callable[[str], Sequence[str]] | None = corpus.__getitem__ if corpus else None
+        self._corpus_digest = corpus and hash_json({name: list(texts) for name, texts in corpus.items()})[:12]
         self._check()
         config = model.config
         self.mteb_model_meta = ModelMeta.create_empty(
@@ -90,7 +95,6 @@ class MtebModel(AbsEncoder):
         as_encoder: Any = self
         self._search = SearchEncoderWrapper(as_encoder)
         self._context_of: tuple[str, ...] | None = None
-        self.corpus: Callable[[str], Sequence[str]] | None = None
 
     def index(
         self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, hf_split: str, hf_subset: str, **options: Any
@@ -118,8 +122,8 @@ class MtebModel(AbsEncoder):
         texts = [text for batch in inputs for text in batch["text"]]
         task = (task_metadata.name, hf_subset)
         if self._context_of is None or self._context_of[:2] != task:
-            if self.corpus is not None:
-                context_texts = self.corpus(hf_subset)
+            if self.find_corpus is not None:
+                context_texts = self.find_corpus(hf_subset)
             else:
                 if self.context == "own" and prompt_type != PromptType.document:
                     _check_needs_no_corpus(task_metadata)
@@ -164,6 +168,8 @@ class MtebModel(AbsEncoder):
             metadata["context_seed"] = self.context_seed
         if self.fixed_context:
             metadata["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
+        if self._corpus_digest:
+            metadata["corpus"] = self._corpus_digest
         return metadata
 
 
@@ -193,7 +199,7 @@ def _check_needs_no_corpus(task_metadata: TaskMetadata) -> None:
     if task_metadata.type in TYPES_WITH_CORPUS:
         raise ValueError(
             f"{task_metadata.name}: queries came before the corpus, and a context is never drawn from queries; "
-            "evaluate MtebModel itself instead of a wrapper, or set `model.corpus = lambda subset: documents` before"
+            "evaluate MtebModel itself instead of a wrapper, or give it `corpus={'default': documents}`"
         )
 
 

@@ -9,7 +9,7 @@ from mteb.abstasks import AbsTask, AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from repro.data.beir import Retrieval, match_rules
-from repro.data.paper.collection_rules import find_rules
+from repro.data.paper.collection_rules import CollectionRules, find_rules
 from repro.evaluate.result_cache import compute_content_digest
 from repro.evaluate.retrieval import clip_negative_grades
 
@@ -26,13 +26,17 @@ BOTH_SIDES = {"QuoraRetrieval"}
 """Names of tasks whose documents are questions, so they carry the query prompt. The first is from the authors."""
 
 
-def retrieval_task(retrieval: Retrieval) -> AbsTaskRetrieval:
+def retrieval_task(retrieval: Retrieval, rules: CollectionRules | None = None) -> AbsTaskRetrieval:
     """Return a retrieval task. Its revision is a digest of its content, including texts.
 
-    The name of the task ends with the digest, because mteb caches results by name and ignores the revision. The
-    peculiarities of a known collection apply if the content matches them.
+    The name of the task ends with the digest, because mteb caches results by name and ignores the revision.
+
+    Args:
+        retrieval: The collection.
+        rules: Its peculiarities, as `load_dataset` returns them. Default: those of a known name, if the content matches.
     """
-    rules, digest = match_rules(find_rules(retrieval.name), retrieval), compute_content_digest(retrieval)
+    rules = rules or match_rules(find_rules(retrieval.name), retrieval)
+    digest = compute_content_digest(retrieval)
     name, data = f"{retrieval.name}-{digest[:8]}", {"default": {SPLIT: split_data(retrieval)}}
     if rules.asks_on_both_sides:
         BOTH_SIDES.add(name)
