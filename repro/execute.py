@@ -57,6 +57,8 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
     # Only rank 0 measures and records. The other ranks encode for it, and wait for its record.
     is_first = int(os.environ.get("RANK", "0")) == 0
     model: Any = None
+    # before hours of training, during which packages and the cache of the hub may change
+    versions = {"versions": list_versions(), **_describe_encoder(run)}
     metrics: dict[str, float] = {}
     arrays: dict[str, Any] = {}
     training: dict[str, Any] = {}
@@ -96,14 +98,13 @@ def execute(run: Run, *, should_stop: Callable[[], bool] = lambda: False, progre
         provenance={
             **code,
             MADE: now_utc(),
-            "versions": list_versions(),
+            **versions,
             "machine": describe_machine(narrow=getattr(model, "is_narrow", False)),
             "stages": {
                 stage.title: {"id": stage.path.name, **stage.key, **stage.read_build_metadata()}
                 for stage in inputs.graph.stages
             },
             "training": training,
-            **_describe_encoder(run),
             **filter_model,
             "suite": measured.provenance,
             "evaluation_seconds": round(seconds, 1),

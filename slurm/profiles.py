@@ -54,6 +54,12 @@ class Profile:
                 raise ValueError(f"profile {self.name}: {name}={value!r}; must be a whole number of at least 1")
         if unknown := sorted(set(self.kinds) - set(STAGE_KINDS)):
             raise ValueError(f"profile {self.name}: {unknown[0]!r} is no kind of stage: {list(STAGE_KINDS)}")
+        # Their numbers would not reach the ranks, and a text would be one line per letter.
+        if given := self.parameters.keys() & {"slurm_nodes", "slurm_ntasks_per_node"}:
+            raise ValueError(f"profile {self.name}: {min(given)}: set nodes and tasks_per_node")
+        for name in ("slurm_setup", "slurm_srun_args"):
+            if not isinstance(self.parameters.get(name, []), list):
+                raise ValueError(f"profile {self.name}: {name} must be a list of texts")
         if self.num_nodes > 1 and self.on != "slurm":
             raise ValueError(f"profile {self.name}: nodes={self.num_nodes} needs on='slurm'")
         if 0 < self.gpus_per_run < self.num_processes:
@@ -128,10 +134,16 @@ def _resolve_values(name: str, tables: Mapping[str, dict[str, Any]], chain: tupl
     shard_keys = {"num_shards", "pairs_per_shard"}
     if values.keys() & shard_keys:
         inherited = {key: value for key, value in inherited.items() if key not in shard_keys}
-    for key, value in values.items():
-        is_merged = isinstance(value, dict) and isinstance(inherited.get(key), dict)
-        inherited[key] = inherited[key] | value if is_merged else value
-    return inherited
+    return _merge(inherited, values)
+
+
+def _merge(inherited: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Merge two tables, and the tables in them."""
+    merged = inherited | values
+    for key in inherited.keys() & values.keys():
+        if isinstance(inherited[key], dict) and isinstance(values[key], dict):
+            merged[key] = _merge(inherited[key], values[key])
+    return merged
 
 
 def count_shards(run: Run, profile: Profile) -> int:

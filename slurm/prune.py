@@ -18,9 +18,9 @@ from repro.storage.lease import get_live_owner
 from repro.storage.paths import get_home, get_local_records, get_writer_lease, run_folder
 from repro.storage.shards import list_redundant_shards
 from repro.train.checkpoint import CHECKPOINT_FILE
-from slurm.sweep import read_run, read_submissions
+from slurm.sweep import list_submitted_runs
 
-RETAINED_NAMES = ("metrics.jsonl", "trec", "job.json", "owner", "training")
+RETAINED_NAMES = ("metrics.jsonl", "tensorboard", "trec", "job.json", "owner", "training")
 """Files and folders in the folder of a run that are never listed. The owners of a training run go with its checkpoint."""
 MIN_AGE_SECONDS = 86_400.0
 """Seconds without a change after which a partial file or folder can be removed."""
@@ -38,10 +38,10 @@ def list_leftovers(runs: Sequence[Run]) -> Iterator[tuple[Path, int]]:
 
 
 def _list_removable_paths(runs: Sequence[Run]) -> Iterator[Path]:
-    submitted_runs = {read_run(submission, name) for submission in read_submissions() for name in submission.runs}
-    known_runs = {run for run in (*runs, *submitted_runs) if run is not None}
+    known_runs = {*runs, *list_submitted_runs()}
     recorded = set(split_recorded(known_runs, [get_local_records()])[0])
-    needed = {training for run in known_runs - recorded for training in list_trainings(run)}
+    missing = known_runs - recorded
+    needed = {training for run in missing for training in (*list_trainings(run), run.filter_model)}
     names = (name for run in runs if run in recorded for name in (run_id(run), *list_trainings(run)))
     for folder in map(run_folder, dict.fromkeys(names)):
         if folder.name in needed or not folder.is_dir() or _is_unrecorded_run(folder):

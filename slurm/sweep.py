@@ -165,11 +165,12 @@ def read_submissions() -> list[Submission]:
     return sorted(submissions, key=lambda submission: submission.at)
 
 
-def read_run(submission: Submission, name: str) -> Run | None:
-    """Return a run of a submission by its id, or None if it is missing or today's code cannot read it."""
-    with suppress(ValueError):
-        return run_from_record(submission.runs[name], name) if name in submission.runs else None
-    return None
+def list_submitted_runs() -> Iterator[Run]:
+    """Yield the runs of all submissions that today's code can read."""
+    for submission in read_submissions():
+        for name, values in submission.runs.items():
+            with suppress(ValueError):
+                yield run_from_record(values, name)
 
 
 def make_submission(tasks: Sequence[Task], jobs: Mapping[str, Mapping[str, str]], **metadata: Any) -> Submission:

@@ -171,9 +171,7 @@ def run(what: Named, scale: Scale = "desk", seed: Seeds = None) -> None:
         from slurm.job import run_here
 
         check_home()
-        reasons = [explain_unreadable(get_local_records(), missing_run) for missing_run in missing]
-        unreadable = [reason for reason in reasons if reason]
-        if unreadable:
+        if unreadable := list(filter(None, (explain_unreadable(get_local_records(), each) for each in missing))):
             raise ValueError("\n".join(unreadable))
         check_available(missing)
         check_encoders(missing)

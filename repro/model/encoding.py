@@ -220,5 +220,9 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
     """Write a safetensors file with its digest, atomically. If this fails, the previous file is unchanged."""
     with name_in_errors(path), atomic_file(path, lasts=True) as part:
         contiguous = {name: value.detach().contiguous() for name, value in tensors.items()}
+        # The library ignores the umask, so that others of a group could not read the file.
+        part.touch()
+        mode = part.stat().st_mode
         save_file(contiguous, part, {**(metadata or {}), DIGEST: "0" * 64})
+        part.chmod(mode)
         add_digest(part)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.data.own.imported import SET_APART_FILE, explain_none_set_apart
+from repro.data.paper.benchmarks import SUITES
 from repro.data.paper.hub import SOURCES
 from repro.data.paper.local_copies import fetch, find_problems, format_size, list_source_names, resolve_sources
 from repro.data.tokens import get_minilm_folder
@@ -159,9 +160,16 @@ def _make_unfetchable_requirement(name: str, reason: str) -> Need:
 def _make_stage_requirement(stage: Stage) -> Need:
     corpus = str(stage.key["corpus"])
     own = CORPORA.get(corpus)
-    how = f"made from {own.made_from if own else 'its local copy' if corpus in SOURCES else 'what was imported'}"
+    is_paper = corpus in SOURCES or corpus in SUITES
+    how = f"made from {own.made_from if own else 'its local copy' if is_paper else 'what was imported'}"
     is_made_here = not (own and own.reads_wheels)
-    return Need(f"corpus {corpus}", how, lambda _: [] if stage.is_built else [how], stage.build, is_made_here)
+
+    def build(progress: Progress) -> None:
+        # The import of the paper's text takes hours on all cores, so it is a job of its own.
+        if corpus not in SOURCES:
+            stage.build(progress)
+
+    return Need(f"corpus {corpus}", how, lambda _: [] if stage.is_built else [how], build, is_made_here)
 
 
 def _list_encoders(run: Run) -> Iterator[str]:

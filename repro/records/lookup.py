@@ -174,7 +174,9 @@ def find_run_by_id(prefix: str) -> Run:
     matches = {id: run for id, run in (_identify_declared_runs() | matches).items() if id.startswith(prefix)}
     if len(matches) != 1:
         reason = f"it begins the ids of {sorted(matches)[:5]}" if matches else "no run has this id"
-        raise ValueError(f"run {prefix!r}: {reason}; `repro plan` and `repro status` show the ids")
+        raise ValueError(
+            f"run {prefix!r}: {reason}; `repro plan` and `repro status` show them. Those of a file of runs are known once they are recorded"
+        )
     return next(iter(matches.values()))
 
 

@@ -108,9 +108,7 @@ def check_digests(
             notes.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context((notes / f"compared.{host}.lock").open("w")), fcntl.LOCK_EX)
         note = notes / f"compared.{host}.json"
-        if deep:
-            note.unlink(missing_ok=True)
-        found = get_cached_digests(folder, paths, note, read=read)
+        found = get_cached_digests(folder, paths, note, read=read, reads_all=deep)
     for name, digest in expected.items():
         if found[name] != digest:
             raise ValueError(f"{folder / name} is not the file that was made: {REMEDY.format(folder)}")
@@ -130,6 +128,7 @@ def get_cached_digests(
     note: Path,
     *,
     read: Callable[[Path], str] | None = None,
+    reads_all: bool = False,
 ) -> dict[str, str]:
     """Return the sha256 of files by their path in a folder. Only files that changed are read.
 
@@ -138,8 +137,9 @@ def get_cached_digests(
         paths: the files.
         note: the cache file, which is updated.
         read: computes a digest from a path. The default is `hash_file`.
+        reads_all: whether to read files that have not changed, too.
     """
-    cached_entries: dict[str, Any] = read_memo(note, str(folder)) or {}
+    cached_entries: dict[str, Any] = {} if reads_all else read_memo(note, str(folder)) or {}
     entries: dict[str, list[Any]] = {}
     for path in paths:
         # The times are read before the content. A file that changes in between has old times and is read again.

@@ -108,8 +108,8 @@ class Lease:
 
     def _beat(self) -> None:
         last = time.monotonic()
-        # six beats per timeout, so that a few failed ones do not look like a death
-        while not self._ended.wait(self._timeout_seconds / 6):
+        # Six beats per timeout, so that a few failed ones do not look like a death. Others may have a shorter one.
+        while not self._ended.wait(min(30.0, self._timeout_seconds / 6)):
             try:
                 os.utime(_get_owner_file(self.folder, self.number))
                 last = time.monotonic()

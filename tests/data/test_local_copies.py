@@ -131,6 +131,15 @@ def test_changed_files_are_named(fetched: Path) -> None:
     assert len(find_problems("scifact", is_thorough=False)) == 2
 
 
+def test_hand_made_copies_are_complete(data_folder: Path) -> None:
+    """A collection without judgements is named by `verify`, before a model is trained for it."""
+    folder = data_folder / "beir" / "scifact"
+    write_beir_folder(folder, COLLECTION)
+    (folder / "qrels" / "test.tsv").unlink()
+    fetch("scifact", progress=ignore)
+    assert [line.endswith("test.tsv is missing") for line in find_problems("scifact")] == [True]
+
+
 def test_suite_of_local_copies_runs(data_folder: Path) -> None:
     run = base("smoke", suite="cqadupstack")
     with pytest.raises(ValueError, match="cqadupstack"):

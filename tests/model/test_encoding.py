@@ -118,6 +118,8 @@ def test_saved_model_loads_equal(tmp_path: Path, kind: str, architecture: str) -
     for name, value in model.state_dict().items():
         torch.testing.assert_close(loaded.state_dict()[name], value, rtol=0, atol=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1, "weights are readable for whom the config is"
 
 
 def add_config_fields(folder: Path) -> None:

@@ -30,7 +30,7 @@ def test_written_record_is_read_back(tmp_path: Path) -> None:
 
 
 def test_partial_record_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill_disk(path: Path, text: str) -> int:
+    def fill_disk(path: Path, text: str, **_: str) -> int:
         path.write_bytes(text.encode()[: len(text) // 2])
         raise OSError(errno.ENOSPC, "no space left on device")
 

@@ -22,12 +22,16 @@ def test_every_shipped_profile_is_readable() -> None:
 
 
 def test_own_profile_extends_shipped_one(own: Path) -> None:
-    own.write_text('[mine]\nextends = "one-gpu"\nslurm_partition = "a100"\nmem_gb = 32\n[mine.stage]\nmem_gb = 8\n')
+    own.write_text(
+        '[mine]\nextends = "one-gpu"\nslurm_partition = "a100"\nmem_gb = 32\n[mine.stage]\nmem_gb = 8\n'
+        '[mine.kinds.embeddings]\nslurm_partition = "a100"\n'
+    )
     mine = load_profile("mine")
     assert (mine.parameters["slurm_partition"], mine.gpus_per_run, mine.parameters["mem_gb"]) == ("a100", 1, 32)
     assert mine.pairs_per_shard == 10_000_000
     assert mine.stage == {"mem_gb": 8, "timeout_min": 2880, "cpus_per_task": 16, "gpus_per_node": 0}
-    assert mine.kinds["embeddings"] == {"gpus_per_node": 1} and mine.kinds["clusters"]["gpus_per_node"] == 1
+    assert mine.kinds["embeddings"] == {"gpus_per_node": 1, "slurm_partition": "a100"}
+    assert mine.kinds["clusters"]["gpus_per_node"] == 1
     own.write_text('[a]\nnum_shards = 4\n[b]\nextends = "a"\npairs_per_shard = 10\n')
     assert (load_profile("b").num_shards, load_profile("b").pairs_per_shard) == (None, 10)
     assert load_profile("eight-gpus").kinds["clusters"]["gpus_per_node"] == 8
@@ -41,6 +45,8 @@ MISTAKES = {
     "on = 'local'\nnodes = 2": "nodes=2 needs on='slurm'",
     "pairs_per_shard = true": "pairs_per_shard=True; must be",
     "[mine.kinds.clusterz]\nmem_gb = 8": "'clusterz' is no kind of stage",
+    "slurm_ntasks_per_node = 8": "slurm_ntasks_per_node: set nodes and tasks_per_node",
+    "slurm_setup = 'module load x'": "slurm_setup must be a list",
     "[mine": "twice",
 }
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.data.beir import write_suite
-from repro.data.folders import is_beir
 from repro.data.paper import DECLARED
+from repro.data.paper.collection_rules import find_rules
 from repro.storage.paths import get_data_folder
 
 ARCHIVES = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
@@ -35,9 +35,19 @@ def list_beir_folders(name: str) -> dict[str, Path]:
     return {f"{name}-{part}": root / part for part in parts} if parts else {name: root}
 
 
+def list_missing_files(name: str) -> list[Path]:
+    """Return the missing files of an archive: texts, and the judgements of the split that is scored."""
+    return [
+        path
+        for dataset, folder in list_beir_folders(name).items()
+        for file in ("corpus.jsonl", "queries.jsonl", f"qrels/{find_rules(dataset).split}.tsv")
+        if not (path := folder / file).is_file()
+    ]
+
+
 def check_suite(suite: str) -> None:
     """Raise ValueError if archives of a suite are missing. The message has their size and the fetch command."""
-    missing = [name for name in SUITES[suite] if not all(map(is_beir, list_beir_folders(name).values()))]
+    missing = [name for name in SUITES[suite] if list_missing_files(name)]
     if missing:
         size = sum(BENCHMARKS[name].size_mb for name in missing)
         fetch = f"REPRO_DATA={shlex.quote(str(get_data_folder()))} repro fetch {suite}"

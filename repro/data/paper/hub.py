@@ -136,6 +136,9 @@ def check_copy(name: str, folder: Path) -> None:
     source, paths = SOURCES[name], list(list_copied_files(folder))
     get_prompts_by_domain(name, {domain for path in paths for domain in _list_domains(name, path)})
     counts = [_count_rows(path) for path in paths]
+    if source.num_rows is not None and None in counts and any(counts):
+        remedy = "remove files of other downloads, or fetch it into an empty folder"
+        raise ValueError(f"{name} in {folder} has files with and without known numbers of rows: {remedy}")
     if source.num_rows is None or None in counts:
         return
     num_rows = sum(filter(None, counts))
@@ -168,7 +171,7 @@ def _list_domains(name: str, path: Path) -> set[str]:
     if get_format(path) == ".parquet":
         file = pq.ParquetFile(path, read_dictionary=[column])
         for batch in file.iter_batches(columns=[column]):
-            domains.update(filter(None, batch.column(0).unique().to_pylist()))
+            domains.update(domain or "" for domain in batch.column(0).unique().to_pylist())
     return domains
 
 

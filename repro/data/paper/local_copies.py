@@ -10,8 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from repro.data.folders import is_hidden, list_visible_files
-from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES
-from repro.data.paper.hub import CHECKSUMS, FETCHING, SOURCES, check_copy, find_incomplete_reason, get_source_folder
+from repro.data.paper.benchmarks import ARCHIVES, BENCHMARKS, SUITES, list_missing_files
+from repro.data.paper.hub import (
+    CHECKSUMS,
+    FETCHING,
+    SOURCES,
+    check_copy,
+    find_incomplete_reason,
+    get_source_folder,
+    list_copied_files,
+)
 from repro.storage.digests import get_cached_digests, get_digests_note, hash_file, hash_json
 from repro.storage.files import atomic_folder, json_object, write_json
 from repro.storage.lease import acquire_when_free
@@ -61,6 +69,8 @@ def fetch(name: str, *, hub_id: str | None = None, progress: Progress = print) -
     # hidden, so that it is not taken for a collection
     lease_folder = folder.with_name(f".{folder.name}.fetching")
     if _has_checksums(folder):
+        if hub_id and hub_id not in (revision := str(json_object(folder / CHECKSUMS)["revision"])):
+            raise ValueError(f"--from {hub_id}: {folder} already holds {revision}")
         return folder
     with acquire_when_free(lease_folder, lambda owner: progress(f"waiting for {owner}, which fetches {name}")):
         if not _has_checksums(folder):
@@ -111,8 +121,14 @@ def find_problems(name: str, *, is_thorough: bool = True) -> list[str]:
         return [reason]
     if not (folder / CHECKSUMS).is_file():
         return [f"{folder} has no {CHECKSUMS}: repro fetch {name} writes it from the existing files"]
-    lines = []
-    for relative, expected in json_object(folder / CHECKSUMS)["files"].items():
+    files = json_object(folder / CHECKSUMS)["files"]
+    copied = list_copied_files(folder) if name in SOURCES else ()
+    added = sorted(path for path in copied if str(path.relative_to(folder)) not in files)
+    lines = [f"{path} was not fetched with the others: remove it" for path in added]
+    if name in BENCHMARKS:
+        missing = list_missing_files(name)
+        lines += [f"{path} is missing" for path in missing if str(path.relative_to(get_copy_folder(name))) not in files]
+    for relative, expected in files.items():
         path = folder / relative
         if not path.is_file():
             lines.append(f"{path} is missing")
@@ -135,10 +151,10 @@ def compute_version(name: str) -> str:
     digest of the names and sizes of its files. `verify` compares the digests.
     """
     folder = get_copy_folder(name)
-    paths = _list_files(folder)
     if name in SOURCES:
-        return hash_json({str(path.relative_to(folder)): path.stat().st_size for path in paths})[:12]
-    return hash_json(get_cached_digests(folder, paths, get_digests_note(folder)))[:12]
+        sizes = {str(path.relative_to(folder)): path.stat().st_size for path in list_copied_files(folder)}
+        return hash_json(sizes)[:12]
+    return hash_json(get_cached_digests(folder, _list_files(folder), get_digests_note(folder)))[:12]
 
 
 def _fetch_from_hub(name: str, folder: Path, hub_id: str | None) -> str:
@@ -162,8 +178,10 @@ def _fetch_from_hub(name: str, folder: Path, hub_id: str | None) -> str:
             return f"{candidate} {revision}"
         except (OSError, HTTPError) as error:
             reasons.append(f"{candidate}: {(str(error).splitlines() or [type(error).__name__])[0]}")
-            if (folder / FETCHING).is_file():
+            if _list_files(folder):
                 break
+            # Nothing has arrived, so another id or a copy may follow.
+            (folder / FETCHING).unlink(missing_ok=True)
     remedy = f"repeat the command to resume, name another dataset with --from, or put a copy in {folder}"
     raise ValueError(f"{name} could not be fetched from the hub ({'; '.join(reasons)}); {remedy}")
 
