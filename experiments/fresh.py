@@ -20,6 +20,7 @@ TENTH_OF_POINT_PER_DOUBLING = 0.001
 ADDED_DELTA: dict[str, Any] = {"delta": TENTH_OF_POINT_PER_DOUBLING, "stated": "2026-11-28"}
 """Metadata of a trend whose δ was added on that day. Its records are older, so it is tentative until new seeds judge it."""
 
+MINED_TWICE = "its arms mined their hard negatives by two versions of the code"
 MET_BY_BLIND: dict[str, Any] = {"caveat": "not evidence about context"}
 """Metadata of a claim that a model without context can also meet."""
 CONTEXT_BLIND = {"sequence_dropout": 1.0, "test_contexts": "null"}

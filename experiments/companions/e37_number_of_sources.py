@@ -5,7 +5,7 @@ from typing import Any
 from experiments.companions.e33_improved_loss import SEEDS
 from experiments.companions.e34_mixing import make_mixed_run
 from experiments.companions.e36_stages import BOTH_PHASES, PRETRAINED, make_fine_tuning
-from experiments.fresh import COMPANION
+from experiments.fresh import COMPANION, MINED_TWICE
 from experiments.shared import A_POINT_IS_SMALL, NDCG, SCORE, by_group, get_size_at
 from repro.spec import Claim, Experiment, Figure, Row, Run, grid, pick, term
 
@@ -99,7 +99,7 @@ CLAIMS = (
             for fewer, more in ((FEWEST_TUNED, MORE_TUNED), (MORE_TUNED, None))
         ],
         source="§5.1 and Figure 3a",
-        **A_POINT_IS_SMALL | COMPANION | {"stated": "2026-11-27"},
+        **A_POINT_IS_SMALL | COMPANION | {"stated": "2026-11-27", "caveat": MINED_TWICE},
     ),
 )
 

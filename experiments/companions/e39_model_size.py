@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.companions.e33_improved_loss import SEEDS, make_first_phase
 from experiments.companions.e36_stages import BOTH_PHASES, PRETRAINED, make_fine_tuning
-from experiments.fresh import COMPANION
+from experiments.fresh import COMPANION, MINED_TWICE
 from experiments.shared import MEAN_OF_SEEDS, NDCG, SCORE_LINES, by_group
 from repro.spec import ByScale, Claim, Experiment, Figure, Row, Run, Term, by_scale, grid, pick, term
 
@@ -115,7 +115,7 @@ CLAIMS = (
         sign=1,
         source="§5.1 and Figure 3c",
         because="any slope beyond chance; the paper says linear in the logarithm of the weights",
-        **COMPANION | {"stated": "2026-11-27"},
+        **COMPANION | {"stated": "2026-11-27", "caveat": MINED_TWICE},
     ),
     Claim.order(
         "GF4.a",

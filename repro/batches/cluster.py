@@ -3,9 +3,9 @@
 Algorithm, for a domain of n pairs:
 1. Use K = ceil(n / cluster_size) centroids, at least one.
 2. If the embeddings are wider than `num_dimensions`, project them on the first principal directions of the queries, as
-   in the official code. Distances stay Euclidean.
-3. Build 2n points: query ⊕ document for each pair, then document ⊕ query for each pair. Both halves have length 1, so
-   the Euclidean distance is equivalent to the paper's sum of two inner products.
+   in the official code, which then normalises them again. We do not.
+3. Build 2n points: query ⊕ document for each pair, then document ⊕ query for each pair. Unless they are projected, both
+   halves have length 1, so the Euclidean distance is equivalent to the paper's sum of two inner products.
 4. Run FAISS K-means with 100 iterations and three attempts. Select the attempt with the lowest objective.
 5. Assign each pair to the centroid nearest to its query ⊕ document. Remove empty clusters.
 
@@ -298,12 +298,9 @@ def _cluster_domain(
     """
     num_clusters = count_clusters(len(rows_n), cluster_size)
     if num_clusters == 1:
-        paired_nW = vectors.read_paired_texts(rows_n)
         # One cluster needs no K-means: its centroid is the mean of both concatenations.
-        # Rolling a row by half its width turns query ⊕ document into document ⊕ query.
-        width = paired_nW.shape[1] // 2
-        centroid_W = (paired_nW.mean(axis=0) + np.roll(paired_nW, width, axis=1).mean(axis=0)) / 2
-        return centroid_W[None], np.zeros(len(rows_n), dtype=np.int32)
+        mean_D = vectors.read_paired_texts(rows_n).mean(axis=0).reshape(2, -1).mean(axis=0)
+        return np.tile(mean_D, 2)[None], np.zeros(len(rows_n), dtype=np.int32)
     fitted_rows = rows_n
     num_fitted = count_fitted_pairs(len(rows_n), cluster_size)
     if num_fitted < len(rows_n):

@@ -182,29 +182,25 @@ def mask_directions(
         # In both directions: q knows the other document, or the other query knows d.
         same_BB = same_BB | known_BB | known_BB.T
         same_BM = same_BM | known_BM
-    # Without a surrogate, these are already the masks. The filter below only adds entries.
-    to_queries_BB, from_queries_BB, to_documents_BM = same_BB, same_BB, same_BM
     is_own_BB = np.eye(num_pairs, dtype=bool)
     is_own_BM = np.concatenate([is_own_BB, is_own_BB.repeat(num_hard_negatives, axis=1)], axis=1)
+    # Query to queries, document to queries, document to documents. The filter only adds entries.
+    blocks = [(same_BB, is_own_BB), (same_BB, is_own_BB), (same_BM, is_own_BM)]
     if vectors is not None:
         queries_BD, documents_MD = vectors
-        scores_BM = queries_BD @ documents_MD.T
+        own_BD = documents_MD[:num_pairs]
+        scores = [queries_BD @ queries_BD.T, (queries_BD @ documents_MD.T)[:, :num_pairs].T, own_BD @ documents_MD.T]
         # A text without any known token has a zero vector. It masks nothing and is not masked. An infinite threshold
         # disables the row of such a pair.
-        has_vector_B = np.asarray(queries_BD.any(axis=1))
-        has_vector_M = np.asarray(documents_MD.any(axis=1))
-        threshold_B = np.where(
-            has_vector_B & has_vector_M[:num_pairs], np.diagonal(scores_BM) + margin - ROUNDING, np.inf
-        )
-        threshold_B1 = threshold_B[:, None]
-        to_queries_BB = same_BB | ((queries_BD @ queries_BD.T >= threshold_B1) & has_vector_B)
-        # Row q of the transposed scores compares the document of pair q with all queries.
-        documents_queries_BB = scores_BM[:, :num_pairs].T
-        from_queries_BB = same_BB | ((documents_queries_BB >= threshold_B1) & has_vector_B)
-        to_documents_BM = same_BM | ((documents_MD[:num_pairs] @ documents_MD.T >= threshold_B1) & has_vector_M)
-    return np.concatenate(
-        [masked_BM, to_queries_BB & ~is_own_BB, from_queries_BB & ~is_own_BB, to_documents_BM & ~is_own_BM], axis=1
-    )
+        has_vector_B, has_vector_M = (np.asarray(each.any(axis=1)) for each in vectors)
+        own_scores_B = np.diagonal(scores[1])
+        threshold_B = np.where(has_vector_B & has_vector_M[:num_pairs], own_scores_B + margin - ROUNDING, np.inf)
+        has_vector = [has_vector_B, has_vector_B, has_vector_M]
+        blocks = [
+            (same | ((each >= threshold_B[:, None]) & has), own)
+            for (same, own), each, has in zip(blocks, scores, has_vector, strict=True)
+        ]
+    return np.concatenate([masked_BM, *(masked & ~own for masked, own in blocks)], axis=1)
 
 
 def compute_masked_fraction(masked_QK: Array, num_documents: int | None = None) -> Array:
@@ -291,29 +287,21 @@ class KnownPositives:
         Its own document is included if the query has several. A document with the text of the query is one, too: no
         other document can be nearer to the query.
         """
-        keys_B = np.asarray(self.query_keys_N[pairs_B])
-        known_BM: np.ndarray = keys_B[:, None] == document_keys_M
+        # Each query once, because the links of a frequent one are many.
+        keys_U, unique_B = np.unique(np.asarray(self.query_keys_N[pairs_B]), return_inverse=True)
+        known_UM: np.ndarray = keys_U[:, None] == document_keys_M
         # Links are sorted by query key, so two binary searches find the links of each query.
         link_queries_L, link_documents_L = self.links_2L
-        starts_B = np.searchsorted(link_queries_L, keys_B, "left")
-        stops_B = np.searchsorted(link_queries_L, keys_B, "right")
-        counts_B = stops_B - starts_B
-        order_M = np.argsort(document_keys_M, kind="stable")
-        sorted_M = document_keys_M[order_M]
-        is_long_B = counts_B > len(document_keys_M)
-        for row in np.flatnonzero(is_long_B):
-            links_l = link_documents_L[starts_B[row] : stops_B[row]]
-            places_M = np.minimum(np.searchsorted(links_l, document_keys_M), len(links_l) - 1)
-            known_BM[row] |= links_l[places_M] == document_keys_M
-        # All other links at once. A loop over the rows of a batch of 16,384 would take longer than the training step.
-        counts_B[is_long_B] = 0
-        links_l = link_documents_L[_expand_ranges(starts_B, counts_B)]
-        firsts_l = np.searchsorted(sorted_M, links_l, "left")
-        lasts_l = np.searchsorted(sorted_M, links_l, "right")
+        starts_U = np.searchsorted(link_queries_L, keys_U, "left")
+        counts_U = np.searchsorted(link_queries_L, keys_U, "right") - starts_U
+        links_l = link_documents_L[_expand_ranges(starts_U, counts_U)]
         # The document of a link may occur several times in the batch.
-        rows_k = np.repeat(np.repeat(np.arange(len(keys_B)), counts_B), lasts_l - firsts_l)
-        known_BM[rows_k, order_M[_expand_ranges(firsts_l, lasts_l - firsts_l)]] = True
-        return known_BM
+        order_M = np.argsort(document_keys_M, kind="stable")
+        firsts_l = np.searchsorted(document_keys_M, links_l, "left", sorter=order_M)
+        counts_l = np.searchsorted(document_keys_M, links_l, "right", sorter=order_M) - firsts_l
+        rows_k = np.repeat(np.repeat(np.arange(len(keys_U)), counts_U), counts_l)
+        known_UM[rows_k, order_M[_expand_ranges(firsts_l, counts_l)]] = True
+        return known_UM[unique_B]
 
     def describe(self) -> str:
         """Return a one-line summary: the number of queries with several documents and of their pairs."""

@@ -4,8 +4,7 @@
    a domain by cluster (§4.1).
 2. Every epoch is packed again (`repro.batches.pack`). The number of batches E is the same for all epochs.
 3. Step s uses batch s mod E of epoch s // E. There is no other state, so a resumed run sees the same batches.
-4. A large epoch is stored in an unnamed temporary file, like the rows of the domains. Memory holds one domain.
-5. Epochs can be packed once and stored for all processes of a run (`BatchSampler.save`, `StoredSampler`).
+4. Epochs can be packed once and stored for all processes of a run (`BatchSampler.save`, `StoredSampler`).
 
 Shapes: N pairs, E batches per epoch, B pairs per batch.
 """
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -66,9 +66,8 @@ class BatchSampler:
             raise ValueError(
                 f"batch_size is {batch_size}, and the largest of {num_domains} domains has {largest} pairs"
             )
-        # No epoch is packed yet. Packing the first one here would cost time in processes that only need the length.
-        self._epoch = -1
-        self._packed = Epoch(np.empty((0, batch_size), np.int64), np.empty(0, np.int64))
+        # Packed on demand, because some processes only need the length. The last epoch is kept.
+        self._pack = lru_cache(maxsize=1)(self._make_epoch)
 
     def __len__(self) -> int:
         """Return the number of batches per epoch."""
@@ -89,13 +88,6 @@ class BatchSampler:
     def epoch(self, epoch: int) -> np.ndarray:
         """Return all batches of an epoch in order, int64 (E, B), in memory."""
         return self._pack(epoch).all()
-
-    def _pack(self, epoch: int) -> Epoch:
-        """Return a packed epoch. The last epoch is cached."""
-        if epoch != self._epoch:
-            self._packed = self._make_epoch(epoch)
-            self._epoch = epoch
-        return self._packed
 
     def _make_epoch(self, epoch: int) -> Epoch:
         return pack_epoch(
@@ -122,7 +114,8 @@ class StoredSampler(BatchSampler):
         """Open the batches in `folder`, which were packed with this batch size and seed."""
         self.batch_size, self.seed = batch_size, seed
         self._counts = load_array(folder / "counts.npy", kind="i", shape=(None,))
-        self._stored, self._epoch = folder, -1
+        self._stored = folder
+        self._pack = lru_cache(maxsize=1)(self._make_epoch)
 
     def _make_epoch(self, epoch: int) -> Epoch:
         shape = (len(self), self.batch_size)

@@ -391,6 +391,11 @@ class StageGraph:
         later = [(given, kind) for kind in kinds if kind in TEXT_KINDS] if given else []
         return [*earlier, *((self, kind) for kind in kinds), *later]
 
+    def list_training_titles(self) -> list[str]:
+        """Return the titles of all stages that the training pairs come from."""
+        finals: list[Stage | None] = [getattr(graph, kind) for graph, kind in self._list_pair_kinds()]
+        return sorted({stage.title for final in finals if final for stage in final.all()})
+
     def _is_known(self, kind: str) -> bool:
         with suppress(ValueError):
             return bool(getattr(self, kind))

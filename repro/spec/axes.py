@@ -44,6 +44,8 @@ NEEDED_BY: Mapping[str, Callable[[Any], bool]] = {
     "domain_column": lambda run: _reads_domains(run),
     "filter_model": lambda run: run.filter != "none",
     "filter_margin": lambda run: run.filter != "none",
+    # a shift of all positions changes nothing where they are rotary
+    "first_position": lambda run: run.backbone == "bert",
     "mined_negatives": lambda run: run.num_hard_negatives > 0,
     "cluster_dimensions": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,
     "packing": lambda run: run.sampler == "cluster" or run.pretraining_cluster_size is not None,

@@ -158,6 +158,8 @@ class Run:
         yield from self._find_measure_conflicts(contexts)
 
     def _find_phase_conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.num_steps == 0 and self.pretraining_corpus is not None:
+            yield "num_steps pretraining_corpus", "an untrained model has no first phase: give its first phase as a run"
         num_lengths = sum(value is not None for value in (self.num_pretraining_steps, self.num_pretraining_epochs))
         if num_lengths != (self.pretraining_corpus is not None):
             yield (

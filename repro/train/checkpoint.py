@@ -59,7 +59,9 @@ class TrainState:
     has_ended: bool = False  # before the last step
     holds_best: bool = False  # the weights are those of `best_step`
     cpu_seconds: float = 0.0  # of this process over all sessions
-    values: Mapping[str, Any] = field(default_factory=dict)  # of the fields of the run; empty in old checkpoints
+    # Fields of the run, and the stages of its pairs. Empty in old checkpoints.
+    values: Mapping[str, Any] = field(default_factory=dict)
+    batch: str = ""  # hash of the pairs of the last step
 
 
 def write_checkpoint(folder: Path, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -105,8 +107,10 @@ def _check_values(stored: Mapping[str, Any], values: Mapping[str, Any], path: Pa
         # JSON stores tuples as lists
         value = json.loads(json.dumps(values[name]))
         if stored[name] != value:
-            found = f"{path} was trained with {name}={stored[name]!r}, not {value!r}, since its scale changed"
-            raise ValueError(f"{found}: restore the scale, or remove the folder to train again")
+            found = (
+                f"{path} was trained with {name}={stored[name]!r}, not {value!r}, since its scale or the code changed"
+            )
+            raise ValueError(f"{found}: restore it, or remove the folder to train again")
 
 
 def read_state(folder: Path) -> TrainState | None:

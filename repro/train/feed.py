@@ -133,6 +133,11 @@ def compute_batch_hash(pairs_B: np.ndarray) -> str:
     return hashlib.sha256(np.asarray(pairs_B, dtype="<i8").tobytes()).hexdigest()[:16]
 
 
+def compute_step_hash(batches: Sequence[Batch]) -> str:
+    """Return the hashes of the batches of a step."""
+    return "+".join(compute_batch_hash(batch.pairs_B) for batch in batches)
+
+
 def feed_batch(data: TrainData, batch: Batch, *, seed: int, num_contexts: int, is_shared: bool) -> Feed:
     """Return the texts of a batch, or this process's share. `num_contexts` is 0 for a model without context."""
     own_B = batch.pairs_B

@@ -71,7 +71,7 @@ def load(inputs: Inputs) -> SetApart:
 def is_measured_after(step: int, num_steps: int) -> bool:
     """Return whether the loss is measured after a step: at equal distances, and after the last one."""
     # True if the number of completed twelfths rises with this step.
-    return step == num_steps or step * NUM_MEASUREMENTS // num_steps > (step - 1) * NUM_MEASUREMENTS // num_steps
+    return step * NUM_MEASUREMENTS // num_steps > (step - 1) * NUM_MEASUREMENTS // num_steps
 
 
 def compute_loss(model: Model, pairs: SetApart, settings: TrainSettings) -> float:

@@ -137,8 +137,8 @@ def describe_training(
 def summarise(lines: list[dict[str, Any]], provenance: dict[str, Any]) -> Summary:
     """Summarise the log of a training run.
 
-    Loss, accuracy and masked fraction are means over the last tenth of the steps. Difficulty is a mean over all steps
-    and speed a median. The arrays contain the averaged values.
+    Loss, accuracy and masked fraction are means over the last tenth of the steps. Difficulty is a mean over
+    all steps that measured it, and speed a median. The arrays contain the averaged values.
     """
     # A single step is noisy, so the final loss is a mean over the end of the log.
     tail = lines[-max(1, round(len(lines) * TAIL_SHARE)) :]

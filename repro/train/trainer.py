@@ -60,7 +60,16 @@ from repro.train.checkpoint import (
     read_state,
     write_checkpoint,
 )
-from repro.train.feed import Feed, Sampler, StepFeed, TrainData, compute_batch_hash, get_sampler_state, iter_step_feeds
+from repro.train.feed import (
+    Feed,
+    Sampler,
+    StepFeed,
+    TrainData,
+    compute_step_hash,
+    get_sampler_state,
+    iter_step_feeds,
+    step_batches,
+)
 from repro.train.gradcache import Stages, add_gradients
 from repro.train.loss import LossParts
 from repro.train.performance import choose_chunks
@@ -137,6 +146,9 @@ def prepare_training(
     sampler = build_sampler(inputs)
     # Check the settings before a first phase is trained.
     settings = make_train_settings(run, len(sampler))
+    # The id of a run does not name the recipes of its stages.
+    of_training = Inputs(get_training_run(run))
+    settings = replace(settings, values={**settings.values, "stages": of_training.graph.list_training_titles()})
     # This may train the first phase of the run.
     model = start_model(inputs, folder, should_stop, progress).to(device())
     data = TrainData(
@@ -144,7 +156,7 @@ def prepare_training(
         inputs.document_tokens(model.config.vocab_size),
         sampler,
         # Of the training run: several runs may share it, and its log must not depend on which of them starts it.
-        build_filter(Inputs(get_training_run(run))),
+        build_filter(of_training),
         negative_rows_NH=inputs.negatives,
         set_apart=set_apart.load(inputs) if run.kept_weights == "best" else None,
     )
@@ -269,6 +281,11 @@ def _resume(
     if tuple(state.sampler) != tuple(sampler):
         found = f"{folder} left its sampler at {state.sampler}, not {sampler}: other data, batches or seed"
         raise ValueError(f"{found}; restore them, or remove the folder to train again")
+    # Nor are their numbers: clusters that were built again may be others.
+    if state.batch and not is_finished(state, settings.num_steps):
+        last = step_batches(data.batches, state.step - 1, settings.batches_a_step)
+        if compute_step_hash(last) != state.batch:
+            raise ValueError(f"{folder} took other batches until step {state.step}: remove the folder to train again")
     # An older checkpoint has no values, or lacks fields that were added since.
     return replace(state, values=settings.values)
 
@@ -291,14 +308,15 @@ def _run_step(
     line = {
         "step": step,
         **values,
-        "batch": "+".join(compute_batch_hash(batch.pairs_B) for batch in step_feed.batches),
+        "batch": compute_step_hash(step_feed.batches),
         "pairs_per_second": round(sum(len(batch.pairs_B) for batch in step_feed.batches) / seconds, 1),
         "memory_bytes": measure_memory_bytes(model.device),
     }
     # On a busy machine a step takes longer, but not more processor time.
     cpu_seconds = state.cpu_seconds + time.process_time() - cpu_started_at
     seconds += state.seconds
-    return replace(state, step=step, seconds=seconds, cpu_seconds=cpu_seconds, sampler=step_feed.sampler), line
+    changes = {"step": step, "seconds": seconds, "cpu_seconds": cpu_seconds, "batch": line["batch"]}
+    return replace(state, **changes, sampler=step_feed.sampler), line
 
 
 def stages_for(model: Model, feed: Feed, settings: TrainSettings) -> Stages:

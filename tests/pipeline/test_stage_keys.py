@@ -23,6 +23,7 @@ from repro.batches.surrogate import load_surrogate
 from repro.data.pairs import Row, read_pairs, write_pairs
 from repro.data.prompts import PROMPTS, Prompts
 from repro.data.tokens import get_minilm_folder
+from repro.execute import execute
 from repro.pipeline import prompting, stages
 from repro.pipeline.encoders import find_commit
 from repro.pipeline.inputs import Inputs
@@ -32,6 +33,7 @@ from repro.pipeline.stages import SIDES, StageGraph, list_stages
 from repro.spec import base, get_first_phase
 from repro.storage.digests import hash_file
 from repro.storage.stages import STAGE_FILE, Stage
+from tests.commands import ignore
 from tests.interop.small import COMMIT, make_hub_snapshot
 
 TODAY = {
@@ -167,6 +169,16 @@ def test_stage_records_hub_commit(tmp_path: Path, folder: Path, monkeypatch: pyt
     assert "commit" not in json.dumps(stage.key), "the commit is recorded, but not part of the key"
     description = json.loads((stage.build() / STAGE_FILE).read_text())
     assert description["made_with"] == {"model": "someone/encoder", "commit": COMMIT}
+
+
+def test_weights_name_the_stages_of_their_pairs(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a recipe has changed, another analysis of a run refuses the weights of the earlier one."""
+    run = base("smoke", num_hard_negatives=1, sampler="domain")
+    execute(run, progress=ignore)
+    execute(replace(run, measure="curve"), progress=ignore)
+    monkeypatch.setitem(stages.RECIPE, "negatives", stages.RECIPE["negatives"] + 1)
+    with pytest.raises(ValueError, match="since its scale or the code changed"):
+        execute(replace(run, measure="steps", suite="planted-validation"), progress=ignore)
 
 
 @pytest.mark.parametrize("known_positives", ["ignore", "mask"])

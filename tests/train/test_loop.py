@@ -24,6 +24,7 @@ from repro.train.trainer import compute_learning_rate, train
 from tests.model.samples import build_small_model
 from tests.storage.test_tensor_files import flip_bits
 from tests.train.fixtures import (
+    Shuffled,
     assert_close_weights,
     make_settings,
     make_small_data,
@@ -69,6 +70,13 @@ def test_stopped_training_resumes_exactly(tmp_path: Path, uninterrupted: Any) ->
     assert assert_resumes_as(uninterrupted, tmp_path) == [5, 6, 7, 8, 9, 10]
 
 
+class Reversed(Shuffled):
+    """Batches of the same seed and number, as after other clusters."""
+
+    def at(self, step: int) -> np.ndarray:
+        return super().at(step)[::-1]
+
+
 def train_until_killed(folder: Path, step: int) -> None:
     def kill(line: dict[str, Any]) -> None:
         if line["step"] == step:
@@ -104,6 +112,8 @@ def test_misfitting_checkpoint_is_refused(tmp_path: Path) -> None:
         run(tmp_path, values={"temperature": 0.05, "new_field": 1, "widths": (4, 8)})
     with pytest.raises(ValueError, match="left its sampler at"):
         run(tmp_path, data=make_small_data(seed=5), num_steps=20)
+    with pytest.raises(ValueError, match="took other batches until step 10"):
+        run(tmp_path, data=replace(make_small_data(), batches=Reversed(seed=0)), num_steps=20)
     with pytest.raises(ValueError, match=r"fit this model \(remove it to start.*: 0 missing, \d\d? extra, \d+ of"):
         run(tmp_path, build_small_model(num_layers=1), num_steps=20)
     path = tmp_path / CHECKPOINT_FILE
