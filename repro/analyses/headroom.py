@@ -50,7 +50,6 @@ from repro.evaluate.lexical import (
 )
 from repro.evaluate.suites import Encoder
 from repro.pipeline.inputs import Inputs
-from repro.storage.arrays import allocate_array
 
 SAMPLES = {"own16": 16, "own64": 64}
 
@@ -71,7 +70,7 @@ def measure(inputs: Inputs, model: Encoder | None, folder: Path) -> Measured:
     for dataset in suite.datasets:
         own, wrong = collections[dataset.name], collections[others[dataset.name]].retrieval
         weights = compute_corpus_weights(own.retrieval, wrong, prior_V, inputs.run.context_seed)
-        repool = None if model is None else Repooled(model, folder)
+        repool = None if model is None else Repooled(model)
         for name, vectors in _iter_vectors(own.retrieval, weights, repool):
             scores_Q = score_headline(search_collection(own, *vectors, DEPTH), own)
             values_by_path.setdefault(f"{suite.name}+{name}", []).append({HEADLINE: scores_Q})
@@ -130,15 +129,14 @@ def build_word_vectors(retrieval: Retrieval) -> Callable[[np.ndarray], Vectors]:
 class Repooled:
     """A trained biencoder that averages token states by weight instead of uniformly. Its head stays the same.
 
-    Texts are encoded once, and averaged under all weights from the same states. Large results are written to an unnamed
-    file in `folder`.
+    Texts are encoded once, and averaged under all weights from the same states.
     """
 
-    def __init__(self, model: Encoder, folder: Path | None = None) -> None:
+    def __init__(self, model: Encoder) -> None:
         from repro.model.biencoder import Biencoder
 
         assert isinstance(model, Biencoder), f"headroom needs a biencoder, not a {type(model).__name__}"
-        self._model, self._folder = model.eval(), folder
+        self._model = model.eval()
 
     def __call__(self, retrieval: Retrieval, weights: Weights) -> Iterable[tuple[str, Vectors]]:
         """Return the vectors of a collection under each weighting."""
@@ -155,7 +153,7 @@ class Repooled:
 
         tokens = self._model.tokenize(texts, role)
         size = self._model.config.hidden_size
-        vectors_KNH = allocate_array((len(weights_KV), len(tokens), size), "float32", self._folder)
+        vectors_KNH = np.empty((len(weights_KV), len(tokens), size), np.float32)
         # Batches of similar lengths need little padding.
         order = np.argsort(tokens.lengths, kind="stable")
         with torch.inference_mode():

@@ -20,7 +20,6 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Accepted names per part of a pair if no name is given, ignoring case. `negative_1`, … are negatives, too."""
-SIDES = ("query", "document")
 Chosen = Mapping[str, tuple[str, ...]]
 """The columns of each part. Only the negatives may have several."""
 
@@ -64,7 +63,7 @@ class Columns:
             chosen["negatives"] += tuple(name for name in names if re.fullmatch(r"negative_\d+", _normalise(name)))
         if self.no_labels:
             chosen["label"] = ()
-        if missing := [part for part in SIDES if not chosen[part]]:
+        if missing := [part for part in ("query", "document") if not chosen[part]]:
             raise ValueError(self.explain_missing(missing, names))
         return {part: columns for part, columns in chosen.items() if columns}
 

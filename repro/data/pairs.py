@@ -24,6 +24,7 @@ MAX_BATCH_CHARACTERS = 2**28
 TEXT_COLUMNS = ("id", "query", "document", "domain", "source")
 
 Side = Literal["query", "document"]
+SIDES: tuple[Side, Side] = ("query", "document")
 Indices = Sequence[int] | np.ndarray
 
 

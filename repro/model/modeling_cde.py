@@ -723,12 +723,10 @@ def fill_context(num_texts: int, num_contexts: int, seed: int) -> np.ndarray:
     """Return the positions of the texts that become context, int64 (num_contexts,)."""
     if num_texts == 0:
         raise ValueError("the context is an empty list of texts: give at least one, or None for the null context")
-    if num_texts > num_contexts:
+    if num_texts >= num_contexts:
         drawn = make_generator(seed, "context drawing").choice(num_texts, num_contexts, replace=False)
         # Sorted, because the drawn set matters and not its order.
         return np.sort(drawn)
-    if num_texts == num_contexts:
-        return np.arange(num_texts)
     warnings.warn(
         f"{num_texts} context documents for a model that takes {num_contexts}: some are repeated (seed {seed})",
         stacklevel=4,

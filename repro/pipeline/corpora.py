@@ -16,10 +16,9 @@ from repro.data.beir import Suite, load_suite
 from repro.data.external import find_corpus_of_suite, find_external_stage, list_external_corpora, list_external_suites
 from repro.data.mined.mining import FUNCTIONS_FOLDER, MANIFEST_FOLDER, MANY_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
-from repro.data.pairs import read_pairs
+from repro.data.pairs import SIDES, read_pairs
 from repro.data.paper.local_copies import list_source_names
 from repro.pipeline.needs import reads_pairs
-from repro.pipeline.prompting import SIDES
 from repro.spec import MTEB_SUITES, Run, list_phases
 from repro.storage.stages import Stage
 

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from repro.batches.fixed_encoder import FixedEncoder
-from repro.data.pairs import Indices, Pairs, Side, TextColumn
+from repro.data.pairs import SIDES, Indices, Pairs, Side, TextColumn
 from repro.data.paper.hub import SOURCES, get_prompts_by_domain
 from repro.data.prompts import PROMPTS
 from repro.pipeline.encoders import get_files_in_key
 from repro.storage.digests import hash_json
-
-SIDES: tuple[Side, ...] = ("query", "document")
 
 
 def get_encoder_in_key(encoder: FixedEncoder, corpus: str = "") -> dict[str, Any]:

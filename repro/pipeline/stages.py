@@ -25,7 +25,7 @@ from repro.batches.mask import QUERIES_FILE, KnownPositives, write_content_keys,
 from repro.batches.negatives import mine_negatives, write_given_negatives
 from repro.batches.sampler import BatchSampler
 from repro.batches.surrogate import embed_part, embed_texts, join_embeddings
-from repro.data.pairs import Pairs, Side, read_pairs
+from repro.data.pairs import SIDES, Pairs, Side, read_pairs
 from repro.data.paper.hub import SOURCES
 from repro.data.selection import select_pairs, select_source_rows
 from repro.data.tokens import join_tokens, load_tokenizer, write_tokens
@@ -42,7 +42,7 @@ from repro.pipeline.needs import (
     list_pair_kinds,
     uses_given_negatives,
 )
-from repro.pipeline.prompting import SIDES, PromptedTexts, get_encoder_in_key, get_prompts_in_key
+from repro.pipeline.prompting import PromptedTexts, get_encoder_in_key, get_prompts_in_key
 from repro.spec import Run, draws_within_domains, get_first_phase
 from repro.storage.arrays import ArrayWriter, append_all, load_array
 from repro.storage.files import write_json

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from repro.data.pairs import Pairs
+from repro.data.pairs import SIDES, Pairs
 from repro.data.tokens import count_unread, load_tokenizer
 from repro.pipeline.needs import get_tokenizer_name
-from repro.pipeline.prompting import SIDES, PromptedTexts
+from repro.pipeline.prompting import PromptedTexts
 from repro.spec import Run
 from repro.storage.arrays import sample_evenly
 from repro.text import count_noun

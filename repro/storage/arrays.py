@@ -7,7 +7,6 @@ released after use. The resident memory of a process therefore stays near the si
 from __future__ import annotations
 
 import mmap
-import tempfile
 from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
@@ -21,8 +20,6 @@ REMEDY = "remove its folder and it is built again"
 NUMBERS_PER_CHECK = 2**22
 ROWS_PER_TAKE = 4096
 MIN_REQUESTED_BYTES = 2**30
-MAX_BYTES_IN_MEMORY = 2**26
-"""A larger array is backed by a file."""
 
 
 class ArrayWriter:
@@ -66,24 +63,6 @@ def append_all(writer: ArrayWriter, array: np.ndarray, plus: int = 0) -> None:
     for block in iter_blocks(len(array), max(1, NUMBERS_PER_CHECK // numbers_per_entry)):
         writer.append(array[block] + plus if plus else array[block])
         release_pages(array)
-
-
-def allocate_array(shape: tuple[int, ...], dtype: str, folder: Path | None) -> np.ndarray:
-    """Return an uninitialized array, in memory or, if it is large, in an unnamed temporary file.
-
-    The file is in `folder`. It is deleted with the array. If `folder` is None, the array is always in memory.
-
-    Raises:
-        OSError: if the disk is full.
-    """
-    num_bytes = prod(shape) * np.dtype(dtype).itemsize
-    if folder is None or num_bytes <= MAX_BYTES_IN_MEMORY:
-        return np.empty(shape, dtype)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        # without a reservation, a full disk would kill the process at a later write to the map
-        reserve_space(file.fileno(), num_bytes)
-        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
 
 def map_to_fill(path: Path, shape: tuple[int, ...], dtype: str) -> np.memmap:

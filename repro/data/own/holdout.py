@@ -28,7 +28,7 @@ import numpy as np
 
 from repro.data.beir import Retrieval, get_legal_name
 from repro.data.filters import hash_texts
-from repro.data.pairs import Pairs, Row, Side
+from repro.data.pairs import SIDES, Pairs, Row, Side
 from repro.data.paper.collection_rules import CollectionRules
 from repro.storage.arrays import iter_blocks
 from repro.text import count_noun, shorten
@@ -51,9 +51,6 @@ MAX_SEARCHED_DOCUMENTS = 200_000
 ROWS_PER_READ = 65_536
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 """An odd factor, which gives a second hash that is independent of the first one."""
-
-
-SIDES: tuple[Side, Side] = ("query", "document")
 
 
 @dataclass(frozen=True)
