@@ -139,11 +139,8 @@ def _resolve_values(name: str, tables: Mapping[str, dict[str, Any]], chain: tupl
 
 def _merge(inherited: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """Merge two tables, and the tables in them."""
-    merged = inherited | values
-    for key in inherited.keys() & values.keys():
-        if isinstance(inherited[key], dict) and isinstance(values[key], dict):
-            merged[key] = _merge(inherited[key], values[key])
-    return merged
+    tables = [key for key, value in values.items() if isinstance(value, dict) and isinstance(inherited.get(key), dict)]
+    return inherited | values | {key: _merge(inherited[key], values[key]) for key in tables}
 
 
 def count_shards(run: Run, profile: Profile) -> int:

@@ -248,8 +248,8 @@ class Ties(NamedTuple):
 def find_ties(run: Hits, judgements: Judgements, *, is_exhaustive: bool, num_kept: int = 0) -> Ties:
     """Return the effect of ties on the NDCG@10 of a run.
 
-    If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking. A run has at most
-    `num_kept` hits.
+    If `is_exhaustive`, every query was compared with every document, so a query without hits has no ranking. A run
+    has at most `num_kept` hits.
     """
     worst_Q, best_Q = (_score_with_ties(run, judgements, relevant_first=is_best) for is_best in (False, True))
     num_without_ranking = sum(not run.get(query_id) for query_id in judgements) if is_exhaustive else 0

@@ -166,9 +166,7 @@ def run_evaluation(request: EvaluationRequest, folder: Path | None = None, *, pr
     for line in chain.from_iterable(describe_split(each, each.split) for each in whole.datasets if each.split):
         progress(line)
     folders = {source: each.folder for source, each in opened.items()}
-    review = review_seen_queries(
-        sources, whole, collections, progress, folders=folders, leave_out=request.leave_out_seen
-    )
+    review = review_seen_queries(sources, whole, collections, progress, folders, leave_out=request.leave_out_seen)
     suite = review.suite
     target = folder or get_default_folder(request, whole.name)
     target.mkdir(parents=True, exist_ok=True)

@@ -89,7 +89,10 @@ def find_seen_queries(
             for name, query_id in queries.get(identify_text(text), ()):
                 seen.ids[name].add(query_id)
     # The model may have started from an exported one.
-    start = get_encoder_folder(list_phases(run)[0].start)
+    try:
+        start = get_encoder_folder(list_phases(run)[0].start)
+    except ValueError:  # the folder is not here, or has changed
+        seen.is_complete, start = False, None
     if start is not None and find_training_run(str(start)) is not None:
         earlier = find_seen_queries(str(start), collections, progress)
         seen.is_complete = seen.is_complete and earlier.is_complete
@@ -140,8 +143,8 @@ def review_seen_queries(
     suite: Suite,
     collections: Mapping[str, Collection],
     progress: Callable[[str], None],
-    *,
     folders: Mapping[str, Path | None],
+    *,
     leave_out: bool,
 ) -> Review:
     """Find the queries of a suite that some models were trained on, warn about them, and optionally exclude them."""

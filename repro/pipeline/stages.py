@@ -391,10 +391,14 @@ class StageGraph:
         later = [(given, kind) for kind in kinds if kind in TEXT_KINDS] if given else []
         return [*earlier, *((self, kind) for kind in kinds), *later]
 
-    def list_training_titles(self) -> list[str]:
-        """Return the titles of all stages that the training pairs come from."""
+    def describe_training_stages(self) -> dict[str, str]:
+        """Return the keys of all stages that the training pairs come from, by kind."""
         finals: list[Stage | None] = [getattr(graph, kind) for graph, kind in self._list_pair_kinds()]
-        return sorted({stage.title for final in finals if final for stage in final.all()})
+        keys: dict[str, str] = {}
+        for title in sorted({stage.title for final in finals if final for stage in final.all()}):
+            kind, _, key = title.partition("/")
+            keys[f"stage {kind}"] = f"{keys.get(f'stage {kind}', '')} {key}".lstrip()
+        return keys
 
     def _is_known(self, kind: str) -> bool:
         with suppress(ValueError):

@@ -148,7 +148,7 @@ def prepare_training(
     settings = make_train_settings(run, len(sampler))
     # The id of a run does not name the recipes of its stages.
     of_training = Inputs(get_training_run(run))
-    settings = replace(settings, values={**settings.values, "stages": of_training.graph.list_training_titles()})
+    settings = replace(settings, values={**settings.values, **of_training.graph.describe_training_stages()})
     # This may train the first phase of the run.
     model = start_model(inputs, folder, should_stop, progress).to(device())
     data = TrainData(
