@@ -37,9 +37,9 @@ class Picture:
 
     The columns "series" and "seed" are always present. `hue` splits each series further and is labelled `hue_label`. A
     heat map shows the column `cell`, labelled `cell_label`, and frames the clear best of a row. `mark` gives dots their
-    shape. `is_panelled` draws each series of a scatter in its own panel. `is_paired` says
-    that each seed is shown less its own value at the first x, which removes what seeds share. `own` draws a picture of no common kind from
-    the same rows. The title states the result, and the subtitle, which describes the data, opens the note.
+    shape. `is_panelled` draws each series of a scatter in its own panel. `is_paired` says that rows are already
+    differences from the first x of the same seed, which removes what seeds share. `own` draws a picture of no common kind
+    from the same rows. The title states the result, and the subtitle, which describes the data, opens the note.
     """
 
     kind: str

@@ -114,11 +114,11 @@ def open_sentence_transformers(folder: str | Path) -> SentenceTransformer:
     # Stock modules run no code of the folder.
     if not all(name.startswith("sentence_transformers.") and not name.endswith(ROUTERS) for name in types):
         raise ValueError(f"{path} needs {types}; only modules of sentence-transformers without a Router are supported")
-    for module in modules:
-        # The library would replace an activation of another package by tanh.
-        values = json_object(file) if (file := path / module["path"] / "config.json").is_file() else {}
-        if not str(values.get("activation_function", "torch.")).startswith("torch."):
-            raise ValueError(f"{file}: the activation {values['activation_function']} is none of torch")
+    # The library would replace an activation of another package by tanh.
+    for file in [path / module["path"] / "config.json" for module in modules if module["type"].endswith(".Dense")]:
+        activation = str(json_object(file)["activation_function"])
+        if not activation.startswith("torch."):
+            raise ValueError(f"{file}: the activation {activation} is not one of torch")
     # Folders that others saved have no digest.
     for file in path.rglob("*.safetensors"):
         check_digest(file)

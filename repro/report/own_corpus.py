@@ -140,7 +140,7 @@ def _format_verdict(best: System, other: System) -> str:
 
 
 def _list_notes(references: Sequence[System]) -> list[str]:
-    """Return the note of BM25 about queries without a hit, and one if MiniLM read less of each text than it can."""
+    """Return the notes of BM25 about ties and queries without a hit, and one if MiniLM read less of each text than it can."""
     suites = [system.record.provenance["suite"] for system in references if system.record.run.architecture == "bm25"]
     notes = [f"  BM25 on {row['dataset']}: {row['note']}" for suite in suites for row in suite.get("ties", ())]
     runs = dict.fromkeys(system.record.run for system in references if system.record.run.surrogate == "minilm")

@@ -123,6 +123,14 @@ def rename_modules() -> None:
     modules.write_text(modules.read_text().replace("sentence_transformers.", "evil."))
 
 
+def test_activation_of_the_encoder_may_have_any_name(things: Retrieval) -> None:
+    """NomicBERT's config calls its own activation "swiglu". Only that of a Dense module is replaced by the library."""
+    write_stock("model")
+    path = Path("model", "config.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "swiglu"}))
+    assert np.isfinite(open_model("model").model.encode(WORDS)).all()
+
+
 def foreign_activation() -> None:
     """Name an activation that the library would replace by tanh."""
     path = Path("model", "2_Dense", "config.json")
