@@ -207,17 +207,20 @@ GIVEN_FAMILY = "given"
 """The family of a user's collection that is no part of a dataset."""
 
 
-def find_collections(folder: Path) -> list[SuiteDataset]:
-    """Return the BEIR folders at or below `folder`. Those in a common sub-folder are parts of one dataset.
+def find_collections(folder: Path) -> Suite:
+    """Return the suite of suite.json, or the BEIR folders at or below `folder`: those in one sub-folder are one dataset.
 
     Raises ValueError if two would have the same name, or one that of a mean.
     """
+    if (folder / "suite.json").is_file():
+        return load_suite(folder)
+    name = get_legal_name(folder.resolve().name)
     if is_beir(folder):
-        datasets = [SuiteDataset(get_legal_name(folder.resolve().name), GIVEN_FAMILY, folder)]
+        datasets = [SuiteDataset(name, GIVEN_FAMILY, folder)]
     else:
         datasets = [_make_dataset(path.relative_to(folder), path) for path in _iter_beir(folder, MAX_LEVELS)]
     check_groups([(dataset.name, dataset.family) for dataset in datasets], str(folder))
-    return datasets
+    return Suite(name, tuple(datasets))
 
 
 def describe_skipped_entries(folder: Path, datasets: Sequence[SuiteDataset]) -> list[str]:

@@ -16,7 +16,6 @@ from repro.data.beir import (
     SuiteDataset,
     describe_skipped_entries,
     find_collections,
-    get_legal_name,
     load_dataset,
     load_suite,
     read_texts,
@@ -120,10 +119,7 @@ def open_suite(source: str, progress: Progress = print, split: str = "") -> Suit
         run = base("smoke", suite=source)
         make_searched_stage(run).build(progress)
         return load_run_suite(run)
-    if (folder / "suite.json").is_file():
-        suite = load_suite(folder)
-    else:
-        suite = Suite(get_legal_name(folder.resolve().name), tuple(find_collections(folder)))
+    suite = find_collections(folder)
     if not suite.datasets:
         raise ValueError(f"{folder} has no suite.json, is no BEIR folder (corpus.jsonl), and holds none")
     # It may also be the name of a suite or an imported corpus.

@@ -143,7 +143,7 @@ def test_folders_are_named_as_in_evaluate(tmp_path: Path) -> None:
     """`search` and `evaluate` draw a context by the name of the collection, so both must use the same one."""
     folder = tmp_path / "My things"
     write_beir_folder(folder, Retrieval("things", ("a",), ("rain",), ("q",), ("rain",), {"q": {"a": 1}}))
-    assert read_corpus(str(folder)).name == find_collections(folder)[0].name == "My-things"
+    assert read_corpus(str(folder)).name == find_collections(folder).datasets[0].name == "My-things"
 
 
 def test_role_of_questions_follows_the_content(tmp_path: Path) -> None:

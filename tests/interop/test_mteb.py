@@ -20,6 +20,7 @@ from mteb.results.task_result import TaskError
 
 from repro.analyses.mteb import score_task
 from repro.data.beir import Retrieval
+from repro.data.paper.collection_rules import CollectionRules
 from repro.evaluate.mteb.model import MtebModel, draw_context
 from repro.evaluate.mteb.task import retrieval_task
 from repro.model.biencoder import Biencoder
@@ -165,9 +166,12 @@ def test_description_includes_weights() -> None:
     assert MtebModel(make_model("biencoder")).mteb_model_meta.experiment_kwargs is None
 
 
-@pytest.mark.parametrize("name", ["arguana", "quora", "things"])
+@pytest.mark.parametrize("name", ["arguana", "quora", "things", "renamed"])
 def test_collection_rules_hold_in_mteb(tmp_path: Path, name: str) -> None:
-    """If queries are documents, mteb excludes them and gives both sides one prompt in the same cases as `evaluate`."""
+    """If queries are documents, mteb excludes them and gives both sides one prompt in the same cases as `evaluate`.
+
+    A collection with another name gets the rules that are passed with it.
+    """
     ids, texts = make_things().document_ids, tuple(f"{thing} {other}" for thing in THINGS[:4] for other in THINGS[:3])
     judgements = {query: {ids[n - 1]: 1} for n, query in enumerate(ids)}
     queries = texts if name != "things" else tuple(f"what is {thing}" for thing in THINGS)
@@ -175,8 +179,8 @@ def test_collection_rules_hold_in_mteb(tmp_path: Path, name: str) -> None:
     model = make_model("biencoder", prompts="task")
     roles = ("query", "query" if name == "quora" else "document")
     expected = compute_ndcg(model, odd, roles, hides_itself=name != "things")
-    score = evaluate(MtebModel(model), tmp_path, retrieval_task(odd))["ndcg_at_10"]
-    assert score == pytest.approx(expected, abs=1e-4)
+    task = retrieval_task(odd, CollectionRules(removes_self_hits=True) if name == "renamed" else None)
+    assert evaluate(MtebModel(model), tmp_path, task)["ndcg_at_10"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_context_never_comes_from_queries(tmp_path: Path) -> None:

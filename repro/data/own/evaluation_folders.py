@@ -16,7 +16,6 @@ from repro.data.beir import (
     describe_skipped_entries,
     find_collections,
     load_dataset,
-    load_suite,
     write_beir_folder,
     write_suite,
 )
@@ -39,7 +38,7 @@ def read_given(source: Path, split: str = "") -> list[Given]:
     Raises:
         ValueError: if there are none, if one lacks the split, or if a name occurs twice or is that of a mean.
     """
-    datasets = [*load_suite(source).datasets] if (source / "suite.json").is_file() else find_collections(source)
+    datasets = find_collections(source).datasets
     if not datasets:
         raise ValueError(f"{source} holds no file of pairs (jsonl, csv, tsv, parquet) and no BEIR folder")
     return [_read_collection(dataset, split) for dataset in datasets]

@@ -13,7 +13,6 @@ The kind of context, its seed and its size are `experiment_kwargs`, which mteb i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +166,7 @@ class MtebModel(AbsEncoder):
         if self.context != "null":
             metadata["context_seed"] = self.context_seed
         if self.fixed_context:
-            metadata["context_texts"] = hashlib.sha256("\0".join(self.fixed_context).encode()).hexdigest()[:12]
+            metadata["context_texts"] = hash_json(self.fixed_context)[:12]
         if self._corpus_digest:
             metadata["corpus"] = self._corpus_digest
         return metadata
