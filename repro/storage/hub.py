@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from repro.storage.files import json_object
+
 IGNORED_FILES = ("*.bin", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.pt", "onnx/*", "openvino/*")
 """Weights in formats that are not read."""
 
@@ -36,8 +38,12 @@ def find_model(name: str, revision: str | None = None, *, downloads: bool = Fals
         if downloads:
             raise
         return None
-    # transformers may have cached only the settings or the tokenizer
-    return folder if any(folder.rglob("*.safetensors")) else None
+    # transformers may have cached only the settings, the tokenizer or some of the shards
+    weights = {*folder.rglob("*.safetensors")}
+    indices = folder.rglob("*.safetensors.index.json")
+    listed = {path.with_name(name) for path in indices for name in json_object(path)["weight_map"].values()}
+    is_whole = weights and listed <= weights and any(folder.rglob("config.json"))
+    return folder if is_whole else None
 
 
 def download_model(name: str, revision: str | None = None, **options: Any) -> Path:

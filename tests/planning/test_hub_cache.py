@@ -1,5 +1,6 @@
 """Downloads from the hub: an interrupted one is recognised, for encoders and for the data of mteb's tasks."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,6 +88,11 @@ def test_broken_download_is_no_encoder(cache: Path, monkeypatch: pytest.MonkeyPa
     assert find_encoder_need().is_here(), "other formats of the weights are not needed"
     write_listing(snapshot, "model.safetensors", "2_Dense/model.safetensors")
     assert not find_encoder_need().is_here()
+    # transformers caches file by file, without the hub's list
+    write_listing(snapshot, "model.safetensors")
+    index = {"weight_map": {"a": "model.safetensors", "b": "missing.safetensors"}}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert not find_encoder_need().is_here(), "one of its two shards is missing"
 
 
 def test_fetched_without_weights_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
