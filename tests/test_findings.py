@@ -25,7 +25,8 @@ PAGE_SOURCES = (
     "CC.g mini, CC.i mini, CC.j mini, CC.k mini, FP.a mini, FP.b mini, UB.a mini, UB.e mini, WH.a mini, WH.b mini, "
     "WH.a desk, WH.f desk, T1.b desk, T1.c desk, table1 desk, table6 desk, F3.b desk, F4.a desk, F12.a desk, E.e desk, E.e lab, "
     "PO.a mini, positions mini, PA.a mini2, PA.b mini2, PA.c mini2, PA.d mini2, SC.a mini2, "
-    "positive_control mini, filter_worth mini2, table1 mini2, XF.a mini2, XF.b mini2, XF.c mini2, VW.a mini2, VW.c mini2"
+    "positive_control mini, filter_worth mini2, table1 mini2, XF.a mini2, XF.b mini2, XF.c mini2, VW.a mini2, VW.c mini2, "
+    "unseen_packages mini2, UN.a mini2, UN.b mini2, UN.c mini2, UN.d mini2"
 )
 """Sources of the summary and of the first part of the results page."""
 SUMMARY = (ROOT / "experiments" / "summary.md").read_text().replace("95 % intervals", "")
@@ -94,7 +95,7 @@ def test_pages_name_existing_claims(page: str) -> None:
     known = {claim.id for experiment in experiments() for claim in experiment.claims} | OUTCOMES.keys()
     named = set(
         re.findall(
-            r"(?<![\w./`-])(?:[TFSGMHDEWPC]|AB|CB|CC|CS|EL|FP|GF|GM|PB|PO|SS|UB|WH|own)\d*\.[a-z]\b(?![\w.(/])",
+            r"(?<![\w./`-])(?:[TFSGMHDEWPC]|AB|CB|CC|CS|EL|FP|GF|GM|PA|PB|PO|SC|SS|UB|UN|VW|WH|XF|own)\d*\.[a-z]\b(?![\w.(/])",
             (ROOT / page).read_text(),
         )
     )

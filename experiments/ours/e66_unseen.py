@@ -75,7 +75,7 @@ TABLE = Table(
     ),
 )
 SUMMARIES = "*-summary"
-"""The collections whose queries are summary lines: one for each package."""
+"""The collections whose queries are summary lines: at most one for each package."""
 
 
 def compare_with_random(model: dict[str, Any]) -> Row:

@@ -118,7 +118,7 @@ def name_comparisons(claim: Claim, experiment: Experiment, scale: str) -> list[s
 
 def describe_metric(term: Term) -> str:
     """Return the path of a metric, or "NDCG@10" if it is the usual one."""
-    return DEFAULT_METRIC.sub("NDCG@10", term.metric).replace("{suite}/", "")
+    return re.sub(r"\{suite\}[/+]", "", DEFAULT_METRIC.sub("NDCG@10", term.metric))
 
 
 class RowNamer:
