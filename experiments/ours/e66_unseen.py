@@ -93,7 +93,7 @@ FIGURE = Figure(
     points=ndcg(group="{family}"),
     x_label="field of the package",
     series=(compare_with_random(CONTEXTUAL),),
-    **BY_PART | DIFFERENCES,
+    **BY_PART | DIFFERENCES | {"y_label": "gain in NDCG@10 (points)"},
 )
 PACKAGES_FIGURE = Figure(
     name="unseen_by_packages",
