@@ -42,8 +42,7 @@ def find_model(name: str, revision: str | None = None, *, downloads: bool = Fals
     weights = {*folder.rglob("*.safetensors")}
     indices = folder.rglob("*.safetensors.index.json")
     listed = {path.with_name(name) for path in indices for name in json_object(path)["weight_map"].values()}
-    is_whole = weights and listed <= weights and any(folder.rglob("config.json"))
-    return folder if is_whole else None
+    return folder if weights and listed <= weights and any(folder.rglob("config.json")) else None
 
 
 def download_model(name: str, revision: str | None = None, **options: Any) -> Path:
