@@ -62,6 +62,7 @@ TABLE = Table(
     rows=(
         make_row("biencoder", BIENCODER),
         make_row("· whitened by the searched corpus", WHITENED, "whitened"),
+        make_row("· whitened by another corpus", WHITENED, "whitened-wrong"),
         make_row("contextual, in-corpus", CONTEXTUAL),
         *table1.make_context_rows(TEXT | CONTEXTUAL, "random", "wrong"),
         make_row("· context-blind", BLIND, "null"),
