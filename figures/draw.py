@@ -19,7 +19,7 @@ from figures.gains import draw_gains
 from figures.heatmap import draw_heatmap
 from figures.lines import draw_lines
 from figures.scatter import draw_scatter
-from figures.style import format_value, make_axes, save_figure, write_note, write_powers, write_title
+from figures.style import format_value, grow, make_axes, save_figure, write_note, write_powers, write_title
 
 KINDS = ("lines", "dots", "scatter", "heatmap", "crossed", "gains")
 GROUP = "group"
@@ -27,8 +27,8 @@ MIN_HEATMAP_WIDTH = 4.8
 """Minimum width of a heat map in inches, so that its labels fit."""
 PANEL_SIZE, INCHES_PER_LINE = (3.6, 2.4), 0.2
 """Size of one of several panels, and of a line of its legend, in inches."""
-MAX_LABEL_LINE = 36
-"""Letters per line of the label below such a panel."""
+MAX_LABEL_LINE, MAX_Y_LABEL_LINE = 36, 28
+"""Letters per line of the label below such a panel, and of the label beside a single panel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,10 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
     if picture.is_paired:
         axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
         note += "; each seed less its own value at the first mark of the line"
-    axes.set(xlabel=picture.x_label, ylabel=picture.y_label)
+    axes.set(xlabel=picture.x_label, ylabel=textwrap.fill(picture.y_label, MAX_Y_LABEL_LINE))
+    legend = axes.get_legend()
+    if legend is not None:
+        grow(figure, legend.get_window_extent().height / figure.dpi)
     return figure, note
 
 
@@ -193,7 +196,7 @@ def _make_heatmap(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]:
     num_panels = frame[GROUP].nunique()
     # Cells have a fixed size, so that numbers of several heat maps are equally large.
     width = max(1.4 + 0.55 * num_columns, MIN_HEATMAP_WIDTH / num_panels)
-    figure, panels = make_axes(width, 1.6 + 0.36 * num_rows, num_panels=num_panels)
+    figure, panels = make_axes(width, 1.45 + 0.36 * num_rows, num_panels=num_panels)
     label = picture.cell_label or picture.cell
     renamed = frame.rename(columns={picture.cell: label})
     note = draw_heatmap(renamed, panels, x=picture.x, y=picture.y, cell=label, group=GROUP)

@@ -17,7 +17,7 @@ BAR, MARK = "#3b6ea8", "#b35900"
 def draw_gains(frame: pd.DataFrame, *, y: str, y_label: str) -> tuple[Figure, str]:
     """Return the figure and a description of its marks. The column "paper" has the printed value of a series, or None."""
     names = list(dict.fromkeys(frame["series"]))
-    figure, (axes,) = make_axes(WIDTH, 1.0 + ROW_HEIGHT * len(names))
+    figure, (axes,) = make_axes(WIDTH, 0.75 + ROW_HEIGHT * len(names))
     summary = summarise_seeds(frame, "series", y).loc[names]
     printed = frame.groupby("series")["paper"].first().loc[names].to_numpy(float)
     mean = summary["mean"].to_numpy()

@@ -37,8 +37,8 @@ NOTE_LETTERS_PER_INCH = 14
 GREY = "#595959"
 MINUS = "\N{MINUS SIGN}"
 """The same sign as matplotlib writes on axes."""
-TITLE_POINTS, TITLE_LINE_HEIGHT, LEFT_MARGIN = 11, 0.22, 0.1
-"""Size of a title, and in inches the height of its lines and the space left of titles and notes."""
+TITLE_POINTS, TITLE_LINE_HEIGHT, NOTE_LINE_HEIGHT, LEFT_MARGIN = 11, 0.22, 0.15, 0.1
+"""Size of a title, and in inches the height of lines of titles and notes and the space left of them."""
 SETTINGS = {
     "svg.hashsalt": "figure",
     "svg.fonttype": "none",  # text stays text: searchable, selectable and accessible
@@ -51,8 +51,8 @@ SETTINGS = {
 }
 
 
-WIDTH, HEIGHT = 4.6, 3.1
-"""Inches of a panel. Printed in a column of 3.3 inches, tick labels are still 6.6 points high."""
+WIDTH, HEIGHT = 4.6, 2.8
+"""Inches of a panel without legend, title and note. Printed in a column of 3.3 inches, tick labels are still 6.6 points high."""
 
 
 def make_axes(
@@ -153,11 +153,16 @@ def write_powers(axis: Axis, locator: Locator | None = None) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def grow(figure: Figure, inches: float) -> None:
+    """Make the figure taller by the height of a text, so that panels keep their size."""
+    figure.set_figheight(figure.get_figheight() + inches)
+
+
 def write_title(figure: Figure, title: str) -> None:
-    """Write the title at the top left. The figure grows by the height of the text, so that panels keep their size."""
-    width, height = figure.get_size_inches()
+    """Write the title at the top left."""
+    width = figure.get_figwidth()
     lines = textwrap.wrap(title, int(width * TITLE_LETTERS_PER_INCH))
-    figure.set_size_inches(width, height + TITLE_LINE_HEIGHT * len(lines))
+    grow(figure, TITLE_LINE_HEIGHT * len(lines))
     figure.suptitle("\n".join(lines), x=LEFT_MARGIN / width, ha="left", fontsize=TITLE_POINTS)
 
 
@@ -165,8 +170,9 @@ def write_note(figure: Figure, note: str) -> None:
     """Write small print under the picture, left-aligned like the title, which describes its bands and numbers."""
     if note:
         width = figure.get_figwidth()
-        lines = textwrap.fill(note, int(width * NOTE_LETTERS_PER_INCH))
-        figure.supxlabel(lines, fontsize="small", color=GREY, x=LEFT_MARGIN / width, ha="left")
+        lines = textwrap.wrap(note, int(width * NOTE_LETTERS_PER_INCH))
+        grow(figure, NOTE_LINE_HEIGHT * len(lines))
+        figure.supxlabel("\n".join(lines), fontsize="small", color=GREY, x=LEFT_MARGIN / width, ha="left")
 
 
 def write_svg(figure: Figure) -> str:

@@ -251,6 +251,19 @@ def test_gains_are_bars_with_printed_values() -> None:
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([2.5, -1.0])
 
 
+def test_long_texts_do_not_squeeze_the_axes() -> None:
+    long = "difference in NDCG@10 after all of the training steps (points)"
+    rows = [
+        row | {"series": f"{row['series']} of a filter by a biencoder, {copy}"} for row in ROWS for copy in range(3)
+    ]
+    figure, _ = plot(rows, replace(LINES, y_label=long, subtitle=long))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    label = axes.yaxis.label.get_window_extent()
+    assert axes.bbox.height / figure.dpi > 0.6 * style.HEIGHT
+    assert label.height < axes.bbox.height and label.y0 > 0
+
+
 def test_means_have_intervals() -> None:
     axes = plot_axes(ROWS, replace(LINES, kind="dots", x_is_log=False))
     means = [1.5, 2.5, 4.5]
