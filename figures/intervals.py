@@ -36,11 +36,11 @@ def describe_interval(counts: Iterable[int], marks: str) -> str:
     """Describe the bands or bars of points with these numbers of seeds."""
     distinct = set(counts)
     if distinct <= {1}:
-        return "n = 1 seed: no interval"
+        return "one seed: no interval"
     if min(distinct) >= MIN_SEEDS_FOR_INTERVAL:
         return f"{marks}: 95 % interval of the mean over n seeds (Student's t)"
     if max(distinct) < MIN_SEEDS_FOR_INTERVAL:
-        return f"{marks}: range of n = 2 seeds"
+        return f"{marks}: range over seeds"
     return (
         f"{marks}: 95 % interval of the mean (Student's t) where n ≥ {MIN_SEEDS_FOR_INTERVAL} seeds, else their range"
     )

@@ -81,7 +81,7 @@ def test_line_is_mean_over_seeds() -> None:
     assert (band.min(), band.max()) == (2.0, 9.0)
     assert read_legend(figure) == ["own (n = 2)", "wrong (n = 2)"]
     assert own.get_marker() != wrong.get_marker() and own._dash_pattern != wrong._dash_pattern
-    assert figure.get_supxlabel() == "bands: range of n = 2 seeds"
+    assert figure.get_supxlabel() == "bands: range over seeds"
 
 
 def test_three_seeds_give_students_interval() -> None:
@@ -98,7 +98,7 @@ def test_three_seeds_give_students_interval() -> None:
     summary = summarise_seeds(pd.DataFrame(repeated), "steps", "score").loc[1]
     assert summary[["mean", "n", "low", "high"]].tolist() == [3.0, 2, 1.0, 5.0], "rows of one seed count once"
     three, one = (plot(part, LINES)[0].get_supxlabel() for part in (rows, rows[:1]))
-    assert three == "bands: 95 % interval of the mean over n seeds (Student's t)" and one == "n = 1 seed: no interval"
+    assert three == "bands: 95 % interval of the mean over n seeds (Student's t)" and one == "one seed: no interval"
 
 
 @pytest.mark.parametrize("steps", [(200,), (100, 200)])
@@ -108,7 +108,7 @@ def test_two_points_are_not_joined(steps: tuple[int, ...]) -> None:
     bars = [collection.get_segments()[-1] for collection in figure.axes[0].collections]
     assert [bar[:, 1].tolist() for bar in bars] == [[4.0, 5.0], [2.0, 3.0]]
     assert {line.get_linestyle() for line in figure.axes[0].get_lines()} == {"None"}
-    assert figure.get_supxlabel() == "bars: range of n = 2 seeds"
+    assert figure.get_supxlabel() == "bars: range over seeds"
 
 
 def test_series_without_axis_is_level() -> None:
