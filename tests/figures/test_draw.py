@@ -253,15 +253,11 @@ def test_gains_are_bars_with_printed_values() -> None:
 
 def test_long_texts_do_not_squeeze_the_axes() -> None:
     long = "difference in NDCG@10 after all of the training steps (points)"
-    rows = [
-        row | {"series": f"{row['series']} of a filter by a biencoder, {copy}"} for row in ROWS for copy in range(3)
-    ]
+    rows = [{**row, "series": f"{row['series']} of a trained filter, {copy}"} for row in ROWS for copy in range(4)]
     figure, _ = plot(rows, replace(LINES, y_label=long, subtitle=long))
     figure.draw_without_rendering()
-    (axes,) = figure.axes
-    label = axes.yaxis.label.get_window_extent()
-    assert axes.bbox.height / figure.dpi > 0.6 * style.HEIGHT
-    assert label.height < axes.bbox.height and label.y0 > 0
+    height, label = figure.axes[0].bbox.height, figure.axes[0].yaxis.label.get_window_extent()
+    assert height / figure.dpi > 0.6 * style.HEIGHT and label.height < height and label.y0 > 0
 
 
 def test_means_have_intervals() -> None:
