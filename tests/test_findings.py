@@ -95,7 +95,7 @@ def test_pages_name_existing_claims(page: str) -> None:
     known = {claim.id for experiment in experiments() for claim in experiment.claims} | OUTCOMES.keys()
     named = set(
         re.findall(
-            r"(?<![\w./`-])(?:[TFSGMHDEWPC]|AB|CB|CC|CS|EL|FP|GF|GM|PA|PB|PO|SC|SS|UB|UN|VW|WH|XF|own)\d*\.[a-z]\b(?![\w.(/])",
+            r"(?<![\w./`-])(?:[A-Z]{1,2}|own)\d*\.[a-z]\b(?![\w.(/])",
             (ROOT / page).read_text(),
         )
     )

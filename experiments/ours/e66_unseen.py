@@ -94,7 +94,7 @@ FIGURE = Figure(
     points=ndcg(group="{family}"),
     x_label="field of the package",
     series=(compare_with_random(CONTEXTUAL),),
-    **BY_PART | DIFFERENCES | {"y_label": "gain in NDCG@10 (points)"},
+    **BY_PART | DIFFERENCES,
 )
 PACKAGES_FIGURE = Figure(
     name="unseen_by_packages",
