@@ -27,7 +27,7 @@ MIN_HEATMAP_WIDTH = 4.8
 """Minimum width of a heat map in inches, so that its labels fit."""
 PANEL_SIZE, INCHES_PER_LINE = (3.6, 2.4), 0.2
 """Size of one of several panels, and of a line of its legend, in inches."""
-MAX_LABEL_LINE, MAX_Y_LABEL_LINE = 36, 28
+MAX_LABEL_LINE, MAX_Y_LABEL_LINE = 36, 30
 """Letters per line of the label below such a panel, and of the label beside a single panel."""
 
 

@@ -51,7 +51,7 @@ SETTINGS = {
 }
 
 
-WIDTH, HEIGHT = 4.6, 2.8
+WIDTH, HEIGHT = 4.6, 3.0
 """Inches of a panel without legend, title and note. Printed in a column of 3.3 inches, tick labels are still 6.6 points high."""
 
 
