@@ -136,9 +136,11 @@ def _make_one_panel(frame: pd.DataFrame, picture: Picture) -> tuple[Figure, str]
         axes.axhline(0, color="grey", linewidth=0.8, zorder=0)
         note += "; each seed less its own value at the first mark of the line"
     axes.set(xlabel=picture.x_label, ylabel=textwrap.fill(picture.y_label, MAX_Y_LABEL_LINE))
+    pixels = max((label.get_window_extent().height for label in axes.get_xticklabels()), default=0)
     legend = axes.get_legend()
     if legend is not None:
-        grow(figure, legend.get_window_extent().height / figure.dpi)
+        pixels += legend.get_window_extent().height
+    grow(figure, pixels / figure.dpi)
     return figure, note
 
 

@@ -51,8 +51,8 @@ SETTINGS = {
 }
 
 
-WIDTH, HEIGHT = 4.6, 3.0
-"""Inches of a panel without legend, title and note. Printed in a column of 3.3 inches, tick labels are still 6.6 points high."""
+WIDTH, HEIGHT = 4.6, 2.85
+"""Inches of a panel without legend, tick labels, title and note. In a column of 3.3 inches, tick labels are 6.6 points high."""
 
 
 def make_axes(
