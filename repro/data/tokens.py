@@ -18,7 +18,6 @@ Shapes: N texts, S tokens of the longest text, W words of all texts, V distinct 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -218,14 +217,9 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 def _list_steps(whole: Any, sequence: Any) -> list[Any]:
     """Return the steps of a normaliser or a pre-tokeniser. None has no step."""
-    if not isinstance(whole, sequence):
-        return [] if whole is None else [whole]
-    steps: list[Any] = []
-    # A sequence has no length. Its last index raises IndexError.
-    with suppress(IndexError):
-        while True:
-            steps.append(whole[len(steps)])
-    return steps
+    if isinstance(whole, sequence):
+        return list(whole)
+    return [] if whole is None else [whole]
 
 
 def is_wordwise(tokenizer: Tokenizer) -> bool:
