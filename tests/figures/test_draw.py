@@ -254,10 +254,12 @@ def test_gains_are_bars_with_printed_values() -> None:
 def test_long_texts_do_not_squeeze_the_axes() -> None:
     long = "difference in NDCG@10 after all of the training steps (points)"
     rows = [{**row, "series": f"{row['series']} of a trained filter, {copy}"} for row in ROWS for copy in range(4)]
-    figure, _ = plot(rows, replace(LINES, y_label=long, subtitle=long))
-    figure.draw_without_rendering()
-    height, label = figure.axes[0].bbox.height, figure.axes[0].yaxis.label.get_window_extent()
-    assert height / figure.dpi > 0.6 * style.HEIGHT and label.height < height and label.y0 > 0
+    slanted = [{**row, "steps": f"after training of {row['steps']} steps"} for row in ROWS]
+    for these, kind in ((rows, "lines"), (slanted, "dots")):
+        figure, _ = plot(these, replace(LINES, kind=kind, x_is_log=kind == "lines", y_label=long, subtitle=long))
+        figure.draw_without_rendering()
+        height, label = figure.axes[0].bbox.height, figure.axes[0].yaxis.label.get_window_extent()
+        assert height / figure.dpi > 0.6 * style.HEIGHT and label.height < height and label.y0 > 0
 
 
 def test_means_have_intervals() -> None:
