@@ -82,7 +82,7 @@ def test_other_models_are_refused(tmp_path: Path) -> None:
         load_surrogate(str(folder))
 
 
-@pytest.mark.parametrize("name", ["nomic-ai/nomic-embed-text-v1", "nomic-embed-text-v1@0123456789ab"])
+@pytest.mark.parametrize("name", ["nomic-ai/nomic-embed-text-v1", "nomic-embed-text-v1.5@0123456789ab"])
 def test_paper_filter_has_prompts(name: str) -> None:
     """From the hub and from a folder."""
     assert FixedEncoder(name, 40).prompts == "task"
