@@ -229,7 +229,7 @@ def explain_run(run: Run) -> dict[str, Any]:
     snapshot = Snapshot()
     status = snapshot.get_status(run)
     described = f"scale={run.scale}, {format_overrides(run)}"
-    if _is_untouched(status) and has_record(get_published_records(), run):
+    if status.reason == NEVER_LAUNCHED and has_record(get_published_records(), run):
         return {"published": "its record is published; it was not run on this machine", "run": described}
     return {
         "run": described,
@@ -262,31 +262,29 @@ def show_status(runs: Sequence[Run]) -> None:
     snapshot = Snapshot()
     statuses = {run: snapshot.get_status(run) for run in dict.fromkeys(runs)}
     stages = snapshot.list_unbuilt_stages(statuses.values())
-    notes = [f"stage {name}: {description}" for name, description in stages.items()]
-    if num_untouched := sum(map(_is_untouched, statuses.values())):
-        notes.append(f"{num_untouched} never launched: `repro plan` lists them")
-    make_console().print(make_status_table(statuses, notes))
-
-
-def make_status_table(statuses: Mapping[Run, RunStatus], notes: Sequence[str] = ()) -> Table:
-    """Return the table: one row per launched run. Empty columns are dropped to make room for descriptions.
-
-    Hundreds of runs that were never launched would hide the others, so they are only counted in the notes.
-    """
-    rows = [_format_row(run, status) for run, status in statuses.items() if not _is_untouched(status)]
-    columns = [index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(row[index] for row in rows)]
+    # hundreds of runs that were never launched would hide the others
+    launched = {run: status for run, status in statuses.items() if status.reason != NEVER_LAUNCHED}
     counts = Counter(status.state for status in statuses.values())
-    title = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs"
-    table = Table(box=None, title=title, caption=Text(make_printable("\n".join(notes))) if notes else None)
+    console = make_console()
+    console.print(", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "no runs")
+    if launched:
+        console.print(make_status_table(launched))
+    for name, description in stages.items():
+        console.print(make_printable(f"stage {name}: {description}"))
+    if num_untouched := len(statuses) - len(launched):
+        console.print(f"{num_untouched} never launched: `repro plan` lists them")
+
+
+def make_status_table(statuses: Mapping[Run, RunStatus]) -> Table:
+    """Return the table: one row per run. Empty columns are dropped to make room for descriptions."""
+    rows = [_format_row(run, status) for run, status in statuses.items()]
+    columns = [index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(row[index] for row in rows)]
+    table = Table(box=None)
     for index in columns:
         table.add_column(COLUMNS[index], justify="right" if COLUMNS[index] in ("steps", "score", "left") else "left")
     for row in rows:
         table.add_row(*(Text(row[index], style=COLOURS.get(row[index], "")) for index in columns))
     return table
-
-
-def _is_untouched(status: RunStatus) -> bool:
-    return status.state == "missing" and status.reason == NEVER_LAUNCHED
 
 
 def _format_row(run: Run, status: RunStatus) -> tuple[str, ...]:
@@ -296,6 +294,7 @@ def _format_row(run: Run, status: RunStatus) -> tuple[str, ...]:
     if progress := status.progress:
         steps = f"{progress.step}/{progress.num_steps}" if progress.num_steps else str(progress.step)
         score = "" if progress.loss is None else f"loss {progress.loss:.3f}"
-        left = format_seconds(progress.seconds_left)
+        # after the last step the model is evaluated, and the log does not tell for how long
+        left = format_seconds(progress.seconds_left) if progress.step != progress.num_steps else "evaluating"
     reason = make_printable(status.reason)
     return status.id, format_overrides(run), status.state, steps, score, left, reason

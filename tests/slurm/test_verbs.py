@@ -63,6 +63,7 @@ def execute_runs(*runs: Run) -> None:
 
 def test_status_and_why_describe_a_sweep(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["state"] for row in read_status(file)] == ["missing"] * 3
+    assert invoke("status", file).stdout == "3 missing\n3 never launched: `repro plan` lists them\n"
     launch_runs(*RUNS, profile=Profile(name="h", on="local", parameters={"cpus_per_task": 1}))
     rows = read_status(file)
     assert [row["state"] for row in rows] == ["recorded", "recorded", "failed"]
