@@ -34,7 +34,6 @@ STATES = ("recorded", "running", "queued", "failed", "unreadable", "missing")
 LOSSES = ("set_apart_loss", "loss")
 """Names in a log line: the loss on pairs that are set apart, which not every line has, and that of the step."""
 COLUMNS = ("run", "what", "state", "steps", "score", "left", "reason")
-NUM_FIXED_COLUMNS = 3
 COLOURS = {"recorded": "green", "running": "cyan", "failed": "red", "unreadable": "red"}
 
 
@@ -278,12 +277,12 @@ def show_status(runs: Sequence[Run]) -> None:
 def make_status_table(statuses: Mapping[Run, RunStatus]) -> Table:
     """Return the table: one row per run. Empty columns are dropped to make room for descriptions."""
     rows = [_format_row(run, status) for run, status in statuses.items()]
-    columns = [index for index in range(len(COLUMNS)) if index < NUM_FIXED_COLUMNS or any(row[index] for row in rows)]
+    columns = [cells for cells in zip(COLUMNS, *rows, strict=True) if any(cells[1:])]
     table = Table(box=None)
-    for index in columns:
-        table.add_column(COLUMNS[index], justify="right" if COLUMNS[index] in ("steps", "score", "left") else "left")
-    for row in rows:
-        table.add_row(*(Text(row[index], style=COLOURS.get(row[index], "")) for index in columns))
+    for name, *_ in columns:
+        table.add_column(name, justify="right" if name in ("steps", "score", "left") else "left")
+    for row in zip(*(cells[1:] for cells in columns), strict=True):
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
     return table
 
 
