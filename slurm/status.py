@@ -276,7 +276,7 @@ def show_status(runs: Sequence[Run]) -> None:
 
 def make_status_table(statuses: Mapping[Run, RunStatus]) -> Table:
     """Return the table: one row per run. Empty columns are dropped to make room for descriptions."""
-    rows = [_format_row(run, status) for run, status in statuses.items()]
+    rows = (_format_row(*item) for item in statuses.items())
     columns = [cells for cells in zip(COLUMNS, *rows, strict=True) if any(cells[1:])]
     table = Table(box=None)
     for name, *_ in columns:
@@ -288,12 +288,11 @@ def make_status_table(statuses: Mapping[Run, RunStatus]) -> Table:
 
 def _format_row(run: Run, status: RunStatus) -> tuple[str, ...]:
     """Return the cells of a run. The score is NDCG@10 in points once it is recorded, and a loss while it trains."""
-    steps, left = "", ""
+    steps = left = ""
     score = "" if status.score is None else f"{100 * status.score:.1f}"
     if progress := status.progress:
         steps = f"{progress.step}/{progress.num_steps}" if progress.num_steps else str(progress.step)
         score = "" if progress.loss is None else f"loss {progress.loss:.3f}"
         # after the last step the model is evaluated, and the log does not tell for how long
         left = format_seconds(progress.seconds_left) if progress.step != progress.num_steps else "evaluating"
-    reason = make_printable(status.reason)
-    return status.id, format_overrides(run), status.state, steps, score, left, reason
+    return status.id, format_overrides(run), status.state, steps, score, left, make_printable(status.reason)
