@@ -58,7 +58,8 @@ TABLE = Table(
     caption=(
         "NDCG@10 of models from MiniLM on the documentation of 45 packages, none of which is in the training text of 120 "
         "other packages. The context-blind model is the same architecture, trained and scored without documents. "
-        "Whitened vectors are adapted to the searched corpus after training. Before training, the biencoder is off-the-shelf MiniLM."
+        "Whitened vectors are adapted to the searched corpus after training. Before training, the biencoder is "
+        "off-the-shelf MiniLM."
     ),
     columns=(LOSS_COLUMN, NDCG_COLUMN),
     rows=(

@@ -13,9 +13,8 @@ from repro.batches.surrogate import Surrogate, check_vectors, load_surrogate
 from repro.data.prompts import with_prompt
 from repro.spec import Run
 
-ENCODER_PROMPTS = {"nomic-embed-text": "task"}
-"""How the names of fixed encoders that need prompts begin, without owner, and their row of the prompt table. All others
-receive the text alone."""
+PROMPTED_ENCODERS = ("nomic-embed-text",)
+"""Name prefixes, without owner, of the fixed encoders that need task prompts. All others receive the text alone."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,7 @@ class FixedEncoder:
     def prompts(self) -> str:
         """Row of the prompt table, "none" for most encoders."""
         # OWNER/NAME on the hub, NAME@DIGEST from a folder
-        name = self.name.rpartition("/")[2]
-        return next((row for start, row in ENCODER_PROMPTS.items() if name.startswith(start)), "none")
+        return "task" if self.name.rpartition("/")[2].startswith(PROMPTED_ENCODERS) else "none"
 
     def load(self) -> Surrogate:
         """Load the encoder. Its `embed` expects texts that include their prompts.

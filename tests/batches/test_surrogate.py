@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from repro.batches import sentence_encoder
 from repro.batches import surrogate as module
-from repro.batches.fixed_encoder import ENCODER_PROMPTS, FixedEncoder
+from repro.batches.fixed_encoder import FixedEncoder
 from repro.batches.surrogate import MiniLM, embed_texts, load_surrogate
 from repro.data.tokens import get_minilm_folder
 from tests.model.test_pretrained_start import write_encoder
@@ -96,7 +96,7 @@ def test_stored_prompts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     encoder = FixedEncoder(str(tmp_path / "arctic"), 16)
     with pytest.raises(ValueError, match=r"arctic stores prompts \['query: '\], but a surrogate gets texts without"):
         encoder.encode(["river bank"])
-    monkeypatch.setitem(ENCODER_PROMPTS, "arctic", "task")
+    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", "arctic")
     assert encoder.encode(["river bank"]).shape == (1, 24)
 
 
