@@ -21,13 +21,12 @@ from repro.model.contextual import ContextualModel
 from repro.model.modeling_cde import evaluation_mode
 from repro.model.texts import Texts
 
-PARTS = ("contexts", "prompts", "text")
 MAX_ATTENTION_WEIGHTS = 2**25
 """Maximum number of attention weights in memory, 128 MiB."""
 
 
 def compute_attention_shares(model: ContextualModel, texts: Texts) -> Tensor:
-    """Return the attention shares of each text's tokens on PARTS under the current context, (K, N, 3).
+    """Return the attention shares of each text's tokens on contexts, soft prompts and text, (K, N, 3).
 
     Raises ValueError if no context is set.
     """

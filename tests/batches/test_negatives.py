@@ -108,8 +108,6 @@ def test_texts_of_nan_vectors_are_named(monkeypatch: pytest.MonkeyPatch) -> None
     """Encoders for evaluation or for batches without stored vectors name the text, too."""
 
     class Broken:
-        num_dimensions, looks_at_neighbours = 2, False
-
         def embed(self, texts: list[str], max_tokens: int) -> np.ndarray:
             return np.array([[np.nan if "bad" in text else 1.0, 0.0] for text in texts], np.float32)
 
