@@ -20,10 +20,10 @@ FINDINGS = (ROOT / "experiments" / "findings.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\d+)\n(.*?)(?=^## |\Z)", FINDINGS, re.MULTILINE | re.DOTALL))
 RESULTS = (ROOT / "docs" / "RESULTS.md").read_text().split("<!-- headlines end -->")[1].split("## How a claim")[0]
 PAGE_SOURCES = (
-    "table1 mini, whitening mini, filter_by_surrogate mini, table1_unfiltered mini, context_designs mini, "
+    "table1 mini, filter_by_surrogate mini, table1_unfiltered mini, context_designs mini, "
     "context_curve_table mini, P.a mini, P.b mini, P.c mini, P.d mini, P.e mini, P.f mini, CC.a mini, CC.e mini, CC.f mini, "
-    "CC.g mini, CC.i mini, CC.j mini, CC.k mini, FP.a mini, FP.b mini, UB.a mini, UB.e mini, WH.a mini, WH.b mini, "
-    "WH.a desk, WH.f desk, T1.b desk, T1.c desk, table1 desk, table6 desk, F3.b desk, F4.a desk, F12.a desk, E.e desk, E.e lab, "
+    "CC.g mini, CC.i mini, CC.j mini, CC.k mini, FP.a mini, FP.b mini, UB.a mini, UB.e mini, "
+    "T1.b desk, T1.c desk, table1 desk, table6 desk, F3.b desk, F4.a desk, F12.a desk, E.e desk, E.e lab, "
     "PO.a mini, positions mini, PA.a mini2, PA.b mini2, PA.c mini2, PA.d mini2, SC.a mini2, "
     "positive_control mini, filter_worth mini2, table1 mini2, XF.a mini2, XF.b mini2, XF.c mini2, VW.a mini2, VW.c mini2, "
     "unseen_packages mini2, UN.a mini2, UN.b mini2, UN.c mini2, UN.d mini2"

@@ -139,7 +139,7 @@ def test_surrogate_always_gets_prompts(measure: str, prompts: set[str], monkeypa
         texts.extend(batch)
         return embed(self, batch, *options)
 
-    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", run.surrogate)
+    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", (run.surrogate,))
     monkeypatch.setattr(MiniLMWords, "embed", record_texts)
     monkeypatch.setattr(mteb_measure, "list_tasks", lambda inputs: list_tasks(inputs)[:1])
     execute(run, progress=ignore)

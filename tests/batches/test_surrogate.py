@@ -96,7 +96,7 @@ def test_stored_prompts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     encoder = FixedEncoder(str(tmp_path / "arctic"), 16)
     with pytest.raises(ValueError, match=r"arctic stores prompts \['query: '\], but a surrogate gets texts without"):
         encoder.encode(["river bank"])
-    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", "arctic")
+    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", ("arctic",))
     assert encoder.encode(["river bank"]).shape == (1, 24)
 
 

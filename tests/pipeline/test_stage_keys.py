@@ -206,7 +206,7 @@ def test_short_first_phase_has_short_warmup() -> None:
 @pytest.mark.parametrize("prompts", [("", ""), ("search_query: ", "search_document: ")])
 def test_paper_filter_sees_prompts(prompts: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if prompts[0]:
-        monkeypatch.setattr(fixed_encoder, "PROMPTED_ENCODERS", folder.name)
+        monkeypatch.setattr(fixed_encoder, "PROMPTED_ENCODERS", (folder.name,))
     run = replace(RUN, filter_model=str(folder))
     graph = StageGraph(run)
     graph.filter_embeddings.build()

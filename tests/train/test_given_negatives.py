@@ -98,7 +98,7 @@ def test_training_sees_given_texts(run: Run) -> None:
 
 def test_computed_vectors_are_the_stored_ones(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without stored vectors, texts are embedded with the prompts of their domain, as the stage embeds them."""
-    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", run.surrogate)
+    monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", (run.surrogate,))
     prompts = ("topic question ", "number answer ")
     monkeypatch.setattr(prompting, "get_prompts_by_domain", lambda corpus, names: dict.fromkeys(names, prompts))
     stored = Inputs(run)
