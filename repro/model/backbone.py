@@ -44,9 +44,9 @@ class Backbone(modeling_cde.Backbone):
             return super().read_after(contexts_NCD, prompts_PD, ids_NS, mask_NS, with_prefix=with_prefix)
         num_contexts, first_counts = contexts_NCD.shape[1], 1
         positions_L = self.build_positions(num_contexts, len(prompts_PD), ids_NS.shape[1], ids_NS.device)[0]
-        if not self.training and _are_equal(contexts_NCD):
+        if _are_equal(contexts_NCD):
             # n equal vectors at one position are equivalent to one vector with weight n in the attention. The null
-            # context therefore needs one slot only.
+            # context therefore needs one slot only. Its gradient is then that of all slots.
             contexts_NCD, first_counts = contexts_NCD[:, :1], num_contexts
             positions_L = torch.cat([positions_L[:1], positions_L[num_contexts:]])
         prefix_NPD = self.build_prefix(contexts_NCD, prompts_PD, len(contexts_NCD))
@@ -59,5 +59,9 @@ class Backbone(modeling_cde.Backbone):
 
 def _are_equal(contexts_NCD: Tensor) -> bool:
     """Return whether all slots of all texts hold one vector and no gradient is needed per slot."""
-    is_shared = len(contexts_NCD) == 1 and contexts_NCD.shape[1] > 1 and not torch.is_grad_enabled()
-    return is_shared and bool((contexts_NCD == contexts_NCD[:, :1]).all())
+    if len(contexts_NCD) > 1 or contexts_NCD.shape[1] == 1:
+        return False
+    if contexts_NCD.stride(1) == 0:  # all slots are the same memory
+        return True
+    # Equal copies may be vectors of documents, each with a gradient.
+    return not torch.is_grad_enabled() and bool((contexts_NCD == contexts_NCD[:, :1]).all())

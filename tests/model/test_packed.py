@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,29 @@ def test_packed_texts_match_transformers(
     assert packed[1].keys() == plain[1].keys()
     for name, gradient in plain[1].items():
         torch.testing.assert_close(packed[1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("backbone", PACKED_KINDS)
+def test_the_null_context_is_trained_in_one_slot(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context-blind model computes one slot for all, with the vectors and gradients of transformers' forward."""
+    texts, num_rows, results = make_texts([3, 9, 1, 3]), [], []
+    build_prefix = Backbone.build_prefix
+
+    def note_rows(self: Backbone, contexts_NCD: Tensor, *others: Any) -> Tensor:
+        num_rows.append(contexts_NCD.shape[1])
+        return build_prefix(self, contexts_NCD, *others)
+
+    monkeypatch.setattr(Backbone, "build_prefix", note_rows)
+    for packs in (True, False):
+        monkeypatch.setattr(Backbone, "packs", packs)
+        model = build_small_model(backbone=backbone, sequence_dropout=1.0).train()
+        (model.second_stage(texts, None) ** 3).sum().backward()
+        results.append({name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None})
+    assert num_rows[0] == 1 < num_rows[1]
+    assert results[0]["second_stage_model.sequence_dropout_null_embedding"].abs().max() > 1e-4
+    assert results[0].keys() == results[1].keys()
+    for name, gradient in results[1].items():
+        torch.testing.assert_close(results[0][name], gradient, rtol=1e-3, atol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize("first_position", [0, 2, 7])
