@@ -34,11 +34,19 @@ def compute_both_ways(
         monkeypatch.setattr(Backbone, "packs", packs)
         model = build_small_model(**changes).train(training)
         torch.manual_seed(1)  # decides which context slots are dropped
-        vectors_ND = model.second_stage(texts, model.first_stage(draw_texts(6, seed=3)))
+        contexts_CE = None if model.config.is_blind else model.first_stage(draw_texts(6, seed=3))
+        vectors_ND = model.second_stage(texts, contexts_CE)
         (vectors_ND**2).sum().backward()
         dense = {name: weight.grad.to_dense() for name, weight in model.named_parameters() if weight.grad is not None}
         results.append((vectors_ND.detach(), dense))
     return results
+
+
+def assert_same(packed: tuple[Tensor, dict[str, Tensor]], plain: tuple[Tensor, dict[str, Tensor]]) -> None:
+    torch.testing.assert_close(packed[0], plain[0], **CLOSE)
+    assert packed[1].keys() == plain[1].keys()
+    for name, gradient in plain[1].items():
+        torch.testing.assert_close(packed[1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize(
@@ -51,33 +59,23 @@ def test_packed_texts_match_transformers(
 ) -> None:
     changes = {"backbone": backbone, "num_soft_prompts": num_soft_prompts}
     packed, plain = compute_both_ways(monkeypatch, make_texts(lengths), training=training, **changes)
-    torch.testing.assert_close(packed[0], plain[0], **CLOSE)
-    assert packed[1].keys() == plain[1].keys()
-    for name, gradient in plain[1].items():
-        torch.testing.assert_close(packed[1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+    assert_same(packed, plain)
 
 
 @pytest.mark.parametrize("backbone", PACKED_KINDS)
-def test_the_null_context_is_trained_in_one_slot(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A context-blind model computes one slot for all, with the vectors and gradients of transformers' forward."""
-    texts, num_rows, results = make_texts([3, 9, 1, 3]), [], []
-    build_prefix = Backbone.build_prefix
+def test_null_context_is_trained_in_one_slot(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    num_slots, build_prefix = [], Backbone.build_prefix
 
-    def note_rows(self: Backbone, contexts_NCD: Tensor, *others: Any) -> Tensor:
-        num_rows.append(contexts_NCD.shape[1])
+    def count_slots(self: Backbone, contexts_NCD: Tensor, *others: Any) -> Tensor:
+        num_slots.append(contexts_NCD.shape[1])
         return build_prefix(self, contexts_NCD, *others)
 
-    monkeypatch.setattr(Backbone, "build_prefix", note_rows)
-    for packs in (True, False):
-        monkeypatch.setattr(Backbone, "packs", packs)
-        model = build_small_model(backbone=backbone, sequence_dropout=1.0).train()
-        (model.second_stage(texts, None) ** 3).sum().backward()
-        results.append({name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None})
-    assert num_rows[0] == 1 < num_rows[1]
-    assert results[0]["second_stage_model.sequence_dropout_null_embedding"].abs().max() > 1e-4
-    assert results[0].keys() == results[1].keys()
-    for name, gradient in results[1].items():
-        torch.testing.assert_close(results[0][name], gradient, rtol=1e-3, atol=1e-5, msg=name)
+    monkeypatch.setattr(Backbone, "build_prefix", count_slots)
+    changes = {"backbone": backbone, "sequence_dropout": 1.0}
+    packed, plain = compute_both_ways(monkeypatch, make_texts([3, 9, 1, 3]), training=True, **changes)
+    assert num_slots == [1, 6]
+    assert_same(packed, plain)
+    assert packed[1]["second_stage_model.sequence_dropout_null_embedding"].abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("first_position", [0, 2, 7])
