@@ -19,6 +19,13 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 PACKED_KINDS = ("bert", "nomic")
 
 
+@pytest.fixture(autouse=True, params=["oneDNN", "MKL"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test runs with both kernels, whichever the processor would choose."""
+    has_onednn = request.param == "oneDNN" and torch.backends.mkldnn.is_available()
+    monkeypatch.setattr("repro.model.packed.has_onednn", lambda: has_onednn)
+
+
 def make_texts(lengths: list[int]) -> Texts:
     generator = torch.Generator().manual_seed(5)
     mask_NS = (torch.arange(max(lengths) + 2)[None] < torch.tensor(lengths)[:, None]).long()
