@@ -301,8 +301,8 @@ def _product(rows_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -
 
 
 def fill_rows(rows_TI: Tensor) -> Tensor:
-    """Append zero rows up to a multiple of `STEP`. Without oneDNN, or if there are fewer rows, none are needed."""
-    num_missing = -len(rows_TI) % STEP if len(rows_TI) >= STEP and has_onednn() else 0
+    """Append zero rows up to a multiple of `STEP`. Fewer rows than `STEP` are returned unchanged."""
+    num_missing = -len(rows_TI) % STEP if len(rows_TI) >= STEP else 0
     return nn.functional.pad(rows_TI, (0, 0, 0, num_missing)) if num_missing else rows_TI
 
 
