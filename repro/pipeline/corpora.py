@@ -17,6 +17,7 @@ from repro.data.external import find_corpus_of_suite, find_external_stage, list_
 from repro.data.mined.mining import FUNCTIONS_FOLDER, MANIFEST_FOLDER, MANY_FOLDER, WIDE_FOLDER
 from repro.data.own.imported import check_trainable
 from repro.data.pairs import SIDES, read_pairs
+from repro.data.paper.benchmarks import SUITES, list_suite_folders
 from repro.data.paper.local_copies import list_source_names
 from repro.pipeline.needs import reads_pairs
 from repro.spec import MTEB_SUITES, Run, list_phases
@@ -169,7 +170,10 @@ def load_run_suite(run: Run) -> Suite:
     """Load the evaluation suite of a run from its built corpus, under the name in the run."""
     # The name in the run includes a digest, which the folder on disk does not have.
     suite = load_suite(make_searched_stage(run).path / "suites" / run.suite.partition("@")[0])
-    return replace(suite, name=run.suite)
+    # The collections of the paper stay in the local copy, which may have moved since.
+    copies = list_suite_folders(run.suite) if run.suite in SUITES else {}
+    datasets = [dataset._replace(path=copies.get(dataset.name, dataset.path)) for dataset in suite.datasets]
+    return replace(suite, name=run.suite, datasets=tuple(datasets))
 
 
 def describe_corpus(name: str, num_samples: int, progress: Progress) -> dict[str, Any]:

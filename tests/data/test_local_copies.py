@@ -140,7 +140,8 @@ def test_hand_made_copies_are_complete(data_folder: Path) -> None:
     assert [line.endswith("test.tsv is missing") for line in find_problems("scifact")] == [True]
 
 
-def test_suite_of_local_copies_runs(data_folder: Path) -> None:
+def test_suite_of_local_copies_runs(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite is read from the copy in REPRO_DATA, not from an older one with the same content."""
     run = base("smoke", suite="cqadupstack")
     with pytest.raises(ValueError, match="cqadupstack"):
         make_searched_stage(run)
@@ -149,6 +150,10 @@ def test_suite_of_local_copies_runs(data_folder: Path) -> None:
     make_searched_stage(run).build()
     assert len(load_run_suite(run).datasets) == 12
     assert load_beir(load_run_suite(run).datasets[0].path).documents == ("one", "two")
+    moved = data_folder.with_name("moved")
+    shutil.copytree(data_folder, moved)
+    monkeypatch.setenv("REPRO_DATA", str(moved))
+    assert all(dataset.path.is_relative_to(moved) for dataset in load_run_suite(run).datasets)
 
 
 def test_new_files_are_another_corpus(data_folder: Path) -> None:

@@ -56,14 +56,12 @@ def check_suite(suite: str) -> None:
         )
 
 
-def make_suite(suite: str, folder: Path) -> None:
-    """Write a suite of symbolic links to the folders of a local copy. Raises ValueError if archives are missing."""
+def list_suite_folders(suite: str) -> dict[str, Path]:
+    """Return the BEIR folders of a suite by their names in it. Raises ValueError if archives are missing."""
     check_suite(suite)
-    rows = []
-    for name in SUITES[suite]:
-        for dataset, source in list_beir_folders(name).items():
-            (folder / dataset).parent.mkdir(parents=True, exist_ok=True)
-            # Links, because the collections take gigabytes and are never written to.
-            (folder / dataset).symlink_to(source.resolve(), target_is_directory=True)
-            rows.append((dataset, f"{suite} set"))
-    write_suite(folder, suite, rows)
+    return {dataset: folder for name in SUITES[suite] for dataset, folder in list_beir_folders(name).items()}
+
+
+def make_suite(suite: str, folder: Path) -> None:
+    """Write suite.json. The collections take gigabytes and stay in the local copy."""
+    write_suite(folder, suite, [(dataset, f"{suite} set") for dataset in list_suite_folders(suite)])
