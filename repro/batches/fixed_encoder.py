@@ -15,6 +15,8 @@ from repro.spec import Run
 
 PROMPTED_ENCODERS = ("nomic-embed-text",)
 """Name prefixes, without owner, of the fixed encoders that need task prompts. All others receive the text alone."""
+E5 = ("e5-", "multilingual-e5-")
+"""Name prefixes of encoders that need "query: " or "passage: " before each text, which most of their folders do not store."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +29,22 @@ class FixedEncoder:
     @property
     def prompts(self) -> str:
         """Row of the prompt table, "none" for most encoders."""
+        return "task" if self._is_named(PROMPTED_ENCODERS) else "none"
+
+    def _is_named(self, prefixes: tuple[str, ...]) -> bool:
         # OWNER/NAME on the hub, NAME@DIGEST from a folder
-        return "task" if self.name.rpartition("/")[2].startswith(PROMPTED_ENCODERS) else "none"
+        return self.name.rpartition("/")[2].startswith(prefixes)
 
     def load(self) -> Surrogate:
         """Load the encoder. Its `embed` expects texts that include their prompts.
 
-        Raises ValueError if its folder stores prompts that its texts would not get.
+        Raises ValueError if it needs prompts that its texts would not get.
         """
         encoder = load_surrogate(self.name)
         stored = encoder.stored_prompts if isinstance(encoder, SentenceEncoder) else []
-        if stored and self.prompts == "none":
-            raise ValueError(f"{self.name} stores prompts {stored}, but a surrogate gets texts without: choose another")
+        if self.prompts == "none" and (stored or self._is_named(E5)):
+            needed = f"stores prompts {stored}" if stored else "needs prompts"
+            raise ValueError(f"{self.name} {needed}, but a surrogate gets texts without: choose another")
         return encoder
 
     loaded = cached_property(load)

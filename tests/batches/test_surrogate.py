@@ -96,6 +96,8 @@ def test_stored_prompts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     encoder = FixedEncoder(str(tmp_path / "arctic"), 16)
     with pytest.raises(ValueError, match=r"arctic stores prompts \['query: '\], but a surrogate gets texts without"):
         encoder.encode(["river bank"])
+    with pytest.raises(ValueError, match="e5-small needs prompts"):
+        FixedEncoder(str((tmp_path / "bare").rename(tmp_path / "e5-small")), 16).load()
     monkeypatch.setattr("repro.batches.fixed_encoder.PROMPTED_ENCODERS", ("arctic",))
     assert encoder.encode(["river bank"]).shape == (1, 24)
 
