@@ -57,8 +57,7 @@ def check_suite(suite: str) -> None:
 
 
 def list_suite_folders(suite: str) -> dict[str, Path]:
-    """Return the BEIR folders of a suite by their names in it. Raises ValueError if archives are missing."""
-    check_suite(suite)
+    """Return the BEIR folders of a suite by their names in it, whether they exist or not."""
     return {dataset: folder for name in SUITES[suite] for dataset, folder in list_beir_folders(name).items()}
 
 
